@@ -68,5 +68,5 @@ def test_no_request_with_many_elements_leaves_a_message_in_a_reference_cycle(
                 client.receive()
                 # The broker finishes the request after the client has its response.
                 with RawClient(*address) as other:
-                    other.ask(MetadataRequest(topics=()), 9, MetadataResponse)
+                    other.send_request(MetadataRequest(topics=()), 9, MetadataResponse)
     assert not messages

@@ -348,10 +348,12 @@ def test_every_version_is_served(cluster: EmbeddedCluster, token: DelegationToke
             continue
         for version in range(api.lowest, api.highest + 1):
             with RawClient("127.0.0.1", port) as client:
-                client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+                client.send_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
                 message = encode_plain("alice", SECRET)
-                client.ask(SaslAuthenticateRequest(auth_bytes=message), 2, SaslAuthenticateResponse)
-                response: Any = client.ask(fit_to_version(request, version), version, response_type(api.key))
+                client.send_request(SaslAuthenticateRequest(auth_bytes=message), 2, SaslAuthenticateResponse)
+                response: Any = client.send_request(
+                    fit_to_version(request, version), version, response_type(api.key)
+                )
             assert response.error_code == ErrorCode.NONE, (api.name, version)
 
 

@@ -107,7 +107,9 @@ class Resender:
         host, port = servers.split(":")
         self._client = RawClient(host, int(port))
         self._topic = topic
-        answer = self._client.ask(InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse)
+        answer = self._client.send_request(
+            InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse
+        )
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
     def send(self, sequence: int, *values: str, epoch: int | None = None) -> PartitionProduceResponse:
@@ -123,7 +125,7 @@ class Resender:
         partition = PartitionProduceData(index=0, records=bytes(records))
         topic = TopicProduceData(name=self._topic, partition_data=(partition,))
         request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
-        answer = self._client.ask(request, NAMED_VERSION, ProduceResponse)
+        answer = self._client.send_request(request, NAMED_VERSION, ProduceResponse)
         return answer.responses[0].partition_responses[0]
 
     def close(self) -> None:

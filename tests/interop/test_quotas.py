@@ -86,7 +86,10 @@ def test_a_topic_that_metadata_creates_counts_for_the_client(servers: str, topic
             names = (topic, f"{topic}-2")
             requested = tuple(MetadataRequestTopic(name=name) for name in names)
             request = MetadataRequest(topics=requested, allow_auto_topic_creation=True)
-            return {each.name: each.error_code for each in client.ask(request, 9, MetadataResponse).topics}
+            return {
+                each.name: each.error_code
+                for each in client.send_request(request, 9, MetadataResponse).topics
+            }
 
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         wait_until(lambda: codes() == {topic: ErrorCode.NONE, f"{topic}-2": unknown})
@@ -103,16 +106,16 @@ def test_a_client_of_a_newer_version_may_create_no_further_topic(servers: str, t
     host, port = servers.split(":")
     with RawClient(host, int(port)) as client:
         request = CreateTopicsRequest(topics=topics, timeout_ms=5_000)
-        response = client.ask(request, 7, CreateTopicsResponse)
+        response = client.send_request(request, 7, CreateTopicsResponse)
         assert [each.error_code for each in response.topics] == [0, 0, 0], "the client raw has no quota"
         set_quotas(servers, {"controller_mutation_rate": 4}, "raw")
         deletions = tuple(DeleteTopicState(name=name) for name in names)
         deletion = DeleteTopicsRequest(topics=deletions, timeout_ms=5_000)
         began_s = monotonic()
-        deleted = client.ask(deletion, 6, DeleteTopicsResponse)
+        deleted = client.send_request(deletion, 6, DeleteTopicsResponse)
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert [each.error_code for each in deleted.responses] == [0, refused, refused]
         assert 500 < deleted.throttle_time_ms <= 1_000
-        deleted = client.ask(deletion, 6, DeleteTopicsResponse)
+        deleted = client.send_request(deletion, 6, DeleteTopicsResponse)
         assert monotonic() - began_s > 0.4, "the connection was muted"
         assert deleted.responses[1].error_code == 0

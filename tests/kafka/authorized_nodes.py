@@ -97,9 +97,9 @@ class AuthorizedNode:
     def client(self, user: str = "admin", *, of_controller: bool = False) -> RawClient:
         """Return a new connection of a user to the broker or to the controller."""
         client = RawClient("127.0.0.1", self._controller_port if of_controller else self._port)
-        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        client.send_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
         token = f"\0{user}\0{user}-secret".encode()
-        response = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
+        response = client.send_request(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
         assert not response.error_code
         return client
 
@@ -108,7 +108,7 @@ class AuthorizedNode:
         wait_until(self._is_ready, timeout_s=WITHIN_S)
         with self.client() as admin:
             wait_until(lambda: self._has_topics(admin), timeout_s=WITHIN_S)
-            admin.ask(produce_request(self.topic_id), 13, ProduceResponse)
+            admin.send_request(produce_request(self.topic_id), 13, ProduceResponse)
             await_coordinator(admin)
             commit_offset(admin, self.topic_id)
             wait_until(lambda: _has_transactional_id(admin), timeout_s=WITHIN_S)
@@ -129,8 +129,8 @@ class AuthorizedNode:
         alteration = Grant(AclResourceType.TOPIC, AclOperation.ALTER_CONFIGS, probe, principal="User:probe")
         wanted = (*grants, alteration)
         with self.client() as admin, self.client("probe") as client:
-            admin.ask(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
-            created = admin.ask(
+            admin.send_request(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
+            created = admin.send_request(
                 CreateAclsRequest(creations=tuple(map(_creation, wanted))), 3, CreateAclsResponse
             )
             assert {result.error_code for result in created.results} == {0}
@@ -148,7 +148,7 @@ class AuthorizedNode:
         topics = tuple(
             CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in (TOPIC, HIDDEN)
         )
-        created = admin.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
+        created = admin.send_request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
         self.topic_ids |= {each.name: each.topic_id for each in created if each.topic_id.int}
         return len(self.topic_ids) == len(topics)
 
@@ -248,7 +248,7 @@ def _names(admin: RawClient) -> set[str]:
         operation=_ANY,
         permission_type=_ANY,
     )
-    return {each.resource_name for each in admin.ask(request, 3, DescribeAclsResponse).resources}
+    return {each.resource_name for each in admin.send_request(request, 3, DescribeAclsResponse).resources}
 
 
 def _may_alter(client: RawClient, topic: str) -> bool:
@@ -258,16 +258,16 @@ def _may_alter(client: RawClient, topic: str) -> bool:
         resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=(change,)
     )
     request = configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=True)
-    response = client.ask(request, 1, configs.IncrementalAlterConfigsResponse)
+    response = client.send_request(request, 1, configs.IncrementalAlterConfigsResponse)
     return response.responses[0].error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _has_transactional_id(admin: RawClient) -> bool:
     find = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=(TRANSACTIONAL_ID,))
-    if admin.ask(find, 4, FindCoordinatorResponse).coordinators[0].error_code:
+    if admin.send_request(find, 4, FindCoordinatorResponse).coordinators[0].error_code:
         return False
     begin = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
-    return not admin.ask(begin, 4, InitProducerIdResponse).error_code
+    return not admin.send_request(begin, 4, InitProducerIdResponse).error_code
 
 
 def rows_of(requirements: Iterable[Any]) -> list[tuple[AclResourceType, AclOperation]]:

@@ -102,7 +102,7 @@ class MixedTier:
         for index in range(METADATA_PARTITIONS):
             self.place(METADATA_TOPIC, [first, KAFKA if first == OURS else OURS], index)
 
-    def ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+    def send_request(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
         """Return the result of a call of our admin client."""
 
         async def send() -> ResultT:
@@ -121,9 +121,9 @@ class MixedTier:
         async def elect(admin: Admin) -> None:
             await admin.elect_leaders(ElectionType.PREFERRED, [name])
 
-        self.ask(move)
+        self.send_request(move)
         wait_until(lambda: self._is_placed(topic, replicas, index), timeout_s=WITHIN_S)
-        self.ask(elect)
+        self.send_request(elect)
         wait_until(lambda: self.clients.leader(topic, index).number == replicas[0], timeout_s=WITHIN_S)
 
     def _is_placed(self, topic: str, replicas: Sequence[int], index: int) -> bool:
@@ -139,7 +139,7 @@ class MixedTier:
             assert not isinstance(listed_offset, Exception), listed_offset
             return listed_offset.offset
 
-        return self.ask(look)
+        return self.send_request(look)
 
     def objects(self, topic: str) -> set[str]:
         """Return the objects of the topic in the bucket, by name."""
@@ -183,7 +183,7 @@ class MixedTier:
                 request = FetchRequest(
                     max_wait_ms=500, min_bytes=1, max_bytes=300_000, topics=topics, session_epoch=-1
                 )
-                answer = client.ask(request, FETCH_VERSION, FetchResponse)
+                answer = client.send_request(request, FETCH_VERSION, FetchResponse)
                 (partition,) = answer.responses[0].partitions
                 assert partition.error_code == 0, f"offset {offset}: error {partition.error_code}"
                 for batch in whole_batches(bytes(partition.records or b"")):

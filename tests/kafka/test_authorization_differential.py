@@ -99,7 +99,9 @@ def response_of(
 ) -> Any:
     with node.client("alice", of_controller=of_controller) as alice:
         try:
-            response = alice.ask(fit_to_version(request, version), version, response_type(request.api_key))
+            response = alice.send_request(
+                fit_to_version(request, version), version, response_type(request.api_key)
+            )
         except ConnectionError as error:
             return str(error)
     return visible(response, {topic_id: name for name, topic_id in node.topic_ids.items()})

@@ -76,7 +76,7 @@ class Broker:
         clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
         host, _, port = node.address.partition(":")
         self.client = RawClient(host, int(port), 60)
-        metadata = self.client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
         self.ids = {topic.name or "": topic.topic_id for topic in metadata.topics}
         self.group = "loaded"
         self.names = {topic_id: name for name, topic_id in self.ids.items()}
@@ -95,7 +95,7 @@ class Broker:
             server_assignor="range" if sent.everything else None,
             topic_partitions=self._owned(sent.owned) if sent.everything or sent.partitions else None,
         )
-        response = self.client.ask(request, 1, ConsumerGroupHeartbeatResponse)
+        response = self.client.send_request(request, 1, ConsumerGroupHeartbeatResponse)
         assigned = None
         if response.assignment is not None:
             assigned = self._named(response.assignment.topic_partitions)
@@ -119,7 +119,7 @@ class Broker:
             protocol_type="consumer",
             protocols=(JoinGroupRequestProtocol(name="range", metadata=subscription),),
         )
-        response = self.client.ask(request, 9, JoinGroupResponse)
+        response = self.client.send_request(request, 9, JoinGroupResponse)
         error = ErrorCode(response.error_code)
         if error is ErrorCode.NONE:
             member.ids[self] = response.member_id
@@ -137,7 +137,7 @@ class Broker:
             protocol_type="consumer",
             protocol_name="range",
         )
-        response = self.client.ask(request, 5, SyncGroupResponse)
+        response = self.client.send_request(request, 5, SyncGroupResponse)
         topics = read_assignment(response.assignment).assigned_partitions if response.assignment else ()
         return ErrorCode(response.error_code), sorted((t.topic, i) for t in topics for i in t.partitions)
 
@@ -149,13 +149,13 @@ class Broker:
             member_id=member.ids.get(self, "x"),
             group_instance_id=member.instance_id,
         )
-        return ErrorCode(self.client.ask(request, 4, HeartbeatResponse).error_code)
+        return ErrorCode(self.client.send_request(request, 4, HeartbeatResponse).error_code)
 
     def leave(self, member: ClassicMember) -> ErrorCode:
         """Send LeaveGroup; return the error of the member."""
         identity = MemberIdentity(member_id=member.ids.get(self, ""), group_instance_id=member.instance_id)
         request = LeaveGroupRequest(group_id=self.group, members=(identity,))
-        return ErrorCode(self.client.ask(request, 5, LeaveGroupResponse).members[0].error_code)
+        return ErrorCode(self.client.send_request(request, 5, LeaveGroupResponse).members[0].error_code)
 
     def commit(self, member: Member, epoch: int, partition: tuple[str, int]) -> ErrorCode:
         """Commit an offset; return its error."""
@@ -167,14 +167,14 @@ class Broker:
             generation_id_or_member_epoch=epoch,
             topics=(OffsetCommitRequestTopic(topic_id=self.ids[partition[0]], partitions=partitions),),
         )
-        response = self.client.ask(request, 10, OffsetCommitResponse)
+        response = self.client.send_request(request, 10, OffsetCommitResponse)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     def description(self) -> tuple[object, ...]:
         """Return the epochs of the group, and the epochs and partitions of its members."""
         request = ConsumerGroupDescribeRequest(group_ids=(self.group,))
-        (group,) = self.client.ask(request, 1, ConsumerGroupDescribeResponse).groups
-        listed = self.client.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
+        (group,) = self.client.send_request(request, 1, ConsumerGroupDescribeResponse).groups
+        listed = self.client.send_request(ListGroupsRequest(), 5, ListGroupsResponse).groups
         return (
             ErrorCode(group.error_code),
             group.error_message,

@@ -80,7 +80,7 @@ class Broker:
         clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
         host, _, port = self.node.address.partition(":")
         self.client = RawClient(host, int(port), 60)
-        metadata = self.client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
         self.names = {topic.topic_id: topic.name or "" for topic in metadata.topics}
         self.group = "probe"
         key = f"g:{'A' * 21}Q:0"
@@ -89,7 +89,9 @@ class Broker:
 
     def _share_coordinator_error(self, key: str) -> ErrorCode:
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))
-        return ErrorCode(self.client.ask(request, 6, FindCoordinatorResponse).coordinators[0].error_code)
+        return ErrorCode(
+            self.client.send_request(request, 6, FindCoordinatorResponse).coordinators[0].error_code
+        )
 
     def heartbeat(
         self, member_id: str, epoch: int, topics: tuple[str, ...] | None, rack: str | None = None
@@ -102,7 +104,7 @@ class Broker:
             rack_id=rack,
             subscribed_topic_names=topics,
         )
-        response = self.client.ask(request, 1, ShareGroupHeartbeatResponse)
+        response = self.client.send_request(request, 1, ShareGroupHeartbeatResponse)
         return (
             ErrorCode(response.error_code),
             response.error_message,
@@ -115,7 +117,7 @@ class Broker:
     def description(self) -> tuple[object, ...]:
         """Return the epochs and the members of the group."""
         request = ShareGroupDescribeRequest(group_ids=(self.group,))
-        (group,) = self.client.ask(request, 1, ShareGroupDescribeResponse).groups
+        (group,) = self.client.send_request(request, 1, ShareGroupDescribeResponse).groups
         return (
             ErrorCode(group.error_code),
             group.error_message,
@@ -137,7 +139,7 @@ class Broker:
     def assigned(self) -> list[tuple[str, int]]:
         """Return the partitions that members have, each as often as it is shared."""
         request = ShareGroupDescribeRequest(group_ids=(self.group,))
-        (group,) = self.client.ask(request, 1, ShareGroupDescribeResponse).groups
+        (group,) = self.client.send_request(request, 1, ShareGroupDescribeResponse).groups
         return sorted(
             partition
             for member in group.members
@@ -146,7 +148,7 @@ class Broker:
 
     def listed(self) -> tuple[object, ...]:
         """Return the listed groups."""
-        groups = self.client.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
+        groups = self.client.send_request(ListGroupsRequest(), 5, ListGroupsResponse).groups
         return tuple(
             sorted((each.group_id, each.group_state, each.group_type, each.protocol_type) for each in groups)
         )
@@ -162,7 +164,7 @@ class Broker:
         request = describe.DescribeShareGroupOffsetsRequest(
             groups=(describe.DescribeShareGroupOffsetsRequestGroup(group_id=self.group, topics=requested),)
         )
-        (group,) = self.client.ask(request, 1, describe.DescribeShareGroupOffsetsResponse).groups
+        (group,) = self.client.send_request(request, 1, describe.DescribeShareGroupOffsetsResponse).groups
         return ErrorCode(group.error_code), sorted(
             (
                 topic.topic_name,
@@ -192,7 +194,7 @@ class Broker:
                 for name in topics
             ),
         )
-        response = self.client.ask(request, 0, alter.AlterShareGroupOffsetsResponse)
+        response = self.client.send_request(request, 0, alter.AlterShareGroupOffsetsResponse)
         return ErrorCode(response.error_code), sorted(
             (
                 topic.topic_name,
@@ -208,7 +210,7 @@ class Broker:
             group_id=self.group,
             topics=tuple(delete.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics),
         )
-        response = self.client.ask(request, 0, delete.DeleteShareGroupOffsetsResponse)
+        response = self.client.send_request(request, 0, delete.DeleteShareGroupOffsetsResponse)
         return ErrorCode(response.error_code), sorted(
             (topic.topic_name, self.names.get(topic.topic_id), topic.error_code)
             for topic in response.responses
@@ -217,7 +219,7 @@ class Broker:
     def delete_group(self) -> ErrorCode:
         """Delete the group; return the error."""
         request = DeleteGroupsRequest(groups_names=(self.group,))
-        return ErrorCode(self.client.ask(request, 2, DeleteGroupsResponse).results[0].error_code)
+        return ErrorCode(self.client.send_request(request, 2, DeleteGroupsResponse).results[0].error_code)
 
     def errors_of_other_protocols(self) -> tuple[object, ...]:
         """Return the errors of requests for groups of other types."""
@@ -238,12 +240,12 @@ class Broker:
             topic_partitions=(),
         )
         commit = OffsetCommitRequest(group_id=self.group, generation_id_or_member_epoch=-1, topics=())
-        joined = self.client.ask(consumer, 1, ConsumerGroupHeartbeatResponse)
+        joined = self.client.send_request(consumer, 1, ConsumerGroupHeartbeatResponse)
         return (
-            ErrorCode(self.client.ask(join, 9, JoinGroupResponse).error_code),
+            ErrorCode(self.client.send_request(join, 9, JoinGroupResponse).error_code),
             ErrorCode(joined.error_code),
             joined.error_message,
-            self.client.ask(commit, 10, OffsetCommitResponse).topics,
+            self.client.send_request(commit, 10, OffsetCommitResponse).topics,
         )
 
     def record_kinds(self) -> set[str]:

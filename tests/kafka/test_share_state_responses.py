@@ -75,13 +75,13 @@ class Broker:
         clients.create_topic("t", [[1]] * 2)
         host, _, port = self.node.address.partition(":")
         self.client = RawClient(host, int(port), 60)
-        metadata = self.client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
         self.ids = {topic.name or "": topic.topic_id for topic in metadata.topics} | {
             MISSING_TOPIC: UUID(int=99)
         }
         wait_until(lambda: self.coordinator_error(self.partition("g", "t", 0).coordinator_key) == 0)
         probe = StateRead(share_partition=self.partition("probe", "t", 0), leader_epoch=-1)
-        wait_until(lambda: self.ask(READ, [probe])[0].error_code not in _NOT_READY)
+        wait_until(lambda: self.send_request(READ, [probe])[0].error_code not in _NOT_READY)
 
     def partition(self, group: str, topic: str, index: int) -> SharePartitionKey:
         """Return a share partition with the topic's id at this broker."""
@@ -90,14 +90,14 @@ class Broker:
     def coordinator_error(self, key: str) -> int:
         """Return the error of FindCoordinator for a key."""
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))
-        return self.client.ask(request, 6, FindCoordinatorResponse).coordinators[0].error_code
+        return self.client.send_request(request, 6, FindCoordinatorResponse).coordinators[0].error_code
 
-    def ask(self, messages: StateMessages[Any, Any], items: Sequence[Any]) -> list[Any]:
+    def send_request(self, messages: StateMessages[Any, Any], items: Sequence[Any]) -> list[Any]:
         """Return the results of the items without the texts of errors."""
         group = messages.share_partition(items[0]).group_id
         request = messages.create_request(group, items)
         version = APIS[request.api_key].highest
-        response = self.client.ask(request, version, messages.response)
+        response = self.client.send_request(request, version, messages.response)
         return [replace(result, error_message=None) for result in messages.results(items, response)]
 
     def records(self) -> list[ShareStateRecord]:
@@ -187,7 +187,9 @@ def test_random_requests_get_the_same_responses_and_write_the_same_records(
         messages, item = random_call(random, offsets)
         group = random.choice("gh")
         topic, index = random.choices(PARTITIONS, weights=(9, 9, 1, 1, 1))[0]
-        results = [broker.ask(messages, [item(broker.partition(group, topic, index))]) for broker in brokers]
+        results = [
+            broker.send_request(messages, [item(broker.partition(group, topic, index))]) for broker in brokers
+        ]
         where = f"step {step}: {messages.request.__name__} of {group}, {topic}, {index}"
         assert results[0] == results[1], where
         errors[results[0][0].error_code] += 1

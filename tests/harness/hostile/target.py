@@ -223,7 +223,7 @@ class Target:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
         with RawClient(*self.address) as client:
-            created = client.ask(request, 7, CreateTopicsResponse).topics[0]
+            created = client.send_request(request, 7, CreateTopicsResponse).topics[0]
         if created.error_code:
             raise TargetError(f"topic {name}: {created.error_message}")
 
@@ -240,8 +240,8 @@ class Target:
                 producer_id=-1,
                 producer_epoch=-1,
             )
-            _until_no_error(lambda: client.ask(producer, 4, InitProducerIdResponse).error_code)
-            client.ask(MetadataRequest(topics=None), 9, MetadataResponse)
+            _until_no_error(lambda: client.send_request(producer, 4, InitProducerIdResponse).error_code)
+            client.send_request(MetadataRequest(topics=None), 9, MetadataResponse)
 
     # ---- what it uses
 
@@ -300,7 +300,7 @@ class Target:
 
 def _find_coordinator(client: RawClient, key_type: int) -> int:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=("warm-up",))
-    return client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code
+    return client.send_request(request, 4, FindCoordinatorResponse).coordinators[0].error_code
 
 
 def _until_no_error(ask: Callable[[], int]) -> None:

@@ -53,7 +53,7 @@ def produce(client: RawClient) -> None:
         data = PartitionProduceData(index=0, records=bytes(builder.build()))
         topic = TopicProduceData(name=TOPIC, partition_data=(data,))
         request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=(topic,))
-        answer = client.ask(request, 9, ProduceResponse)
+        answer = client.send_request(request, 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
@@ -62,7 +62,7 @@ def local_start(client: RawClient) -> int:
     request = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(requested,)),)
     )
-    return client.ask(request, 8, ListOffsetsResponse).topics[0].partitions[0].offset
+    return client.send_request(request, 8, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 def read(client: RawClient, end_offset: int) -> int:
@@ -78,7 +78,7 @@ def read(client: RawClient, end_offset: int) -> int:
             session_epoch=-1,
             topics=(FetchTopic(topic=TOPIC, partitions=(requested,)),),
         )
-        partition_data = client.ask(request, 11, FetchResponse).responses[0].partitions[0]
+        partition_data = client.send_request(request, 11, FetchResponse).responses[0].partitions[0]
         assert partition_data.error_code == 0
         records = bytes(partition_data.records or b"")
         position = 0

@@ -66,12 +66,12 @@ def create_topics(node: BrokerNode) -> None:
     """Create the topic and `__consumer_offsets`."""
     topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
     with client_of(node) as client:
-        response = client.ask(
+        response = client.send_request(
             CreateTopicsRequest(topics=(topic,), timeout_ms=20_000), 7, CreateTopicsResponse
         )
         assert response.topics[0].error_code == 0
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=("group 0",))
-        client.ask(find, 4, FindCoordinatorResponse)
+        client.send_request(find, 4, FindCoordinatorResponse)
 
 
 def long_waiting_requests() -> list[tuple[ApiMessage, int]]:

@@ -51,7 +51,7 @@ class Client:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
-    async def ask(self, body: bytes) -> bytes:
+    async def send_request(self, body: bytes) -> bytes:
         """Send one frame and return the response."""
         await self.send(frame(body))
         return await self.receive()

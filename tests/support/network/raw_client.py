@@ -47,7 +47,7 @@ class RawClient:
         host, port = self._socket.getsockname()[:2]
         return host, port
 
-    def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
+    def send_request(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
         """Return the response to a valid request; ConnectionError if the broker closes instead."""
         self._correlation_id += 1
         api_key = request.api_key
@@ -110,7 +110,7 @@ class RawClient:
 def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
     """Return every (API, version) that the broker advertises and that has messages."""
     with RawClient(host, port) as client:
-        response = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        response = client.send_request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     return [
         (ApiKey(entry.api_key), version)
         for entry in response.api_keys

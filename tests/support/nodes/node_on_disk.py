@@ -46,7 +46,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
 
-    async def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
+    async def send_request(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
         """Return the broker's response."""
         self._writer.write(encode_request(request.api_key, version, 1, "test", request))
         return await until_power_cut(self._disk, self._answer(request.api_key, version, response))

@@ -119,7 +119,7 @@ class QuorumNodes:
             await node.abandon()
         self.running.clear()
 
-    async def ask(self, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
+    async def send_request(self, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
         """Return the response of a controller to a client, in the highest version."""
         version = APIS[request.api_key].highest
         reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[node_id])

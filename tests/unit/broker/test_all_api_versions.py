@@ -280,13 +280,15 @@ def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
 def commit_offset(client: RawClient, topic_id: UUID) -> None:
     """Create the group of the offsets: the tests of single APIs run in any order."""
     request, response = fit_to_version(offset_commit(topic_id), 8), response_type(ApiKey.OFFSET_COMMIT)
-    wait_until(lambda: not any(error_codes(client.ask(request, 8, response))))
+    wait_until(lambda: not any(error_codes(client.send_request(request, 8, response))))
 
 
 def await_coordinator(client: RawClient) -> None:
     """Create the topic of offsets by a FindCoordinator, and wait until its coordinator is found."""
     request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
-    wait_until(lambda: not client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code)
+    wait_until(
+        lambda: not client.send_request(request, 4, FindCoordinatorResponse).coordinators[0].error_code
+    )
 
 
 def join_when_loaded(client: RawClient) -> JoinGroupResponse:
@@ -294,7 +296,7 @@ def join_when_loaded(client: RawClient) -> JoinGroupResponse:
     responses: list[JoinGroupResponse] = []
 
     def has_joined() -> bool:
-        responses.append(client.ask(join_request(GROUP), 3, JoinGroupResponse))
+        responses.append(client.send_request(join_request(GROUP), 3, JoinGroupResponse))
         return not responses[-1].error_code
 
     wait_until(has_joined)
@@ -309,7 +311,7 @@ def open_cluster() -> Iterator[ClusterFixture]:
     with EmbeddedCluster(config=config) as cluster:
         host, port = cluster.bootstrap_servers.split(":")
         with RawClient(host, int(port)) as client:
-            created = client.ask(
+            created = client.send_request(
                 CreateTopicsRequest(
                     topics=(CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1),)
                 ),
@@ -318,7 +320,7 @@ def open_cluster() -> Iterator[ClusterFixture]:
             )
             topic_id = created.topics[0].topic_id
             for _ in range(3):
-                client.ask(produce_request(topic_id), 13, ProduceResponse)
+                client.send_request(produce_request(topic_id), 13, ProduceResponse)
             await_coordinator(client)
             member_id = join_when_loaded(client).member_id
             commit_offset(client, topic_id)
@@ -384,7 +386,7 @@ def metadata(cluster: ClusterFixture, version: int) -> MetadataRequest:
 def delete_topics(cluster: ClusterFixture, version: int) -> DeleteTopicsRequest:
     with cluster.client() as client:
         topic = CreatableTopic(name="gone", num_partitions=1, replication_factor=1)
-        client.ask(CreateTopicsRequest(topics=(topic,)), 7, CreateTopicsResponse)
+        client.send_request(CreateTopicsRequest(topics=(topic,)), 7, CreateTopicsResponse)
     return DeleteTopicsRequest(
         topics=(DeleteTopicState(name="gone"),), topic_names=("gone",), timeout_ms=1000
     )
@@ -725,7 +727,7 @@ def test_a_valid_request_gets_a_response_of_its_version(
 ) -> None:
     request = fit_to_version(REQUESTS[key](cluster, version), version)
     with cluster.client() as client:
-        response = client.ask(request, version, response_type(key))
+        response = client.send_request(request, version, response_type(key))
     codes = {ErrorCode(code) for code in error_codes(response)} - {ErrorCode.NONE}
     assert codes <= FITTING_ERRORS.get(key, set())
 

@@ -60,6 +60,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
 
 @pytest.mark.parametrize("key", ONLY_FOR_NODES, ids=lambda key: key.name)
 def test_a_client_cannot_send_requests_of_nodes(client: RawClient, key: ApiKey) -> None:
-    response = client.ask(request_type(key)(), APIS[key].highest, response_type(key))
+    response = client.send_request(request_type(key)(), APIS[key].highest, response_type(key))
     code = getattr(response, "error_code")  # noqa: B009
     assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -102,7 +102,7 @@ def alice(cluster: ClusterFixture) -> Iterator[RawClient]:
 @contextmanager
 def client_of_alice(cluster: ClusterFixture) -> Iterator[RawClient]:
     with cluster.client() as client:
-        client.ask(MetadataRequest(topics=()), 12, MetadataResponse)
+        client.send_request(MetadataRequest(topics=()), 12, MetadataResponse)
         own = "{}:{}".format(*client.local_address)
 
         def authenticate(node: BrokerNode) -> int:
@@ -122,7 +122,7 @@ def create(
     permission: PermissionType = ALLOW,
     name: str = "*",
 ) -> None:
-    response = admin.ask(
+    response = admin.send_request(
         CreateAclsRequest(
             creations=tuple(
                 AclCreation(
@@ -153,7 +153,7 @@ def remove_entries(admin: RawClient) -> None:
         operation=1,
         permission_type=1,
     )
-    admin.ask(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
+    admin.send_request(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
 
 
 def requirements(key: ApiKey) -> Requirements:
@@ -166,7 +166,7 @@ def requirements(key: ApiKey) -> Requirements:
 def codes(cluster: ClusterFixture, client: RawClient, key: ApiKey) -> set[ErrorCode]:
     version = APIS[key].highest
     request = fit_to_version(REQUESTS[key](cluster, version), version)
-    response = client.ask(request, version, response_type(key))
+    response = client.send_request(request, version, response_type(key))
     return {ErrorCode(code) for code in error_codes(response)} & AUTHORIZATION_CODES
 
 
@@ -205,9 +205,9 @@ def test_records_for_topics_without_permission_are_rejected_and_the_others_are_a
     admin: RawClient, alice: RawClient
 ) -> None:
     topics = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("p1", "p2"))
-    admin.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
+    admin.send_request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
     create(admin, (TOPIC_TYPE, AclOperation.WRITE), name="p1")
-    response = alice.ask(produce_to("p1", "p2", "none"), 9, ProduceResponse)
+    response = alice.send_request(produce_to("p1", "p2", "none"), 9, ProduceResponse)
     codes_by_topic = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert codes_by_topic == {"p1": ErrorCode.NONE, "p2": denied, "none": denied}
@@ -229,7 +229,7 @@ def test_transactional_records_need_permission_for_the_transactional_id_cve_2018
         timeout_ms=1000,
         topic_data=(TopicProduceData(name=TOPIC, partition_data=(partition,)),),
     )
-    response = alice.ask(request, 9, ProduceResponse)
+    response = alice.send_request(request, 9, ProduceResponse)
     code = response.responses[0].partition_responses[0].error_code
     assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -244,7 +244,7 @@ def test_a_client_cannot_fetch_as_a_replica_cve_2018_1288(
         max_bytes=10_000,
         topics=(FetchTopic(topic_id=cluster.topic_id, partitions=(partition,)),),
     )
-    response = alice.ask(request, 17, FetchResponse)
+    response = alice.send_request(request, 17, FetchResponse)
     assert [(each.error_code, each.aborted_transactions) for each in response.responses[0].partitions] == [
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ())
     ]
@@ -255,7 +255,7 @@ def test_metadata_by_id_denies_a_topic_without_its_name_as_in_kafka(
 ) -> None:
     ids = (cluster.topic_id, UUID(int=12345))
     request = MetadataRequest(topics=tuple(MetadataRequestTopic(topic_id=each, name=None) for each in ids))
-    codes_by_topic = alice.ask(request, 12, MetadataResponse).topics
+    codes_by_topic = alice.send_request(request, 12, MetadataResponse).topics
     assert [(each.error_code, each.name, each.topic_id) for each in codes_by_topic] == [
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, cluster.topic_id),
         (ErrorCode.UNKNOWN_TOPIC_ID, None, UUID(int=12345)),
@@ -266,17 +266,17 @@ def test_topics_that_a_client_may_not_describe_look_like_missing_ones(
     cluster: ClusterFixture, admin: RawClient, alice: RawClient
 ) -> None:
     names = tuple(MetadataRequestTopic(name=name) for name in (TOPIC, "missing"))
-    response = alice.ask(MetadataRequest(topics=names), 12, MetadataResponse)
+    response = alice.send_request(MetadataRequest(topics=names), 12, MetadataResponse)
     assert [topic.error_code for topic in response.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
     assert {topic.topic_id.int for topic in response.topics} == {0}
-    assert alice.ask(MetadataRequest(topics=None), 12, MetadataResponse).topics == ()
-    described = alice.ask(
+    assert alice.send_request(MetadataRequest(topics=None), 12, MetadataResponse).topics == ()
+    described = alice.send_request(
         DescribeTopicPartitionsRequest(topics=(TopicRequest(name=TOPIC), TopicRequest(name="missing"))),
         0,
         DescribeTopicPartitionsResponse,
     )
     assert [topic.error_code for topic in described.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
-    listed = alice.ask(DescribeTopicPartitionsRequest(), 0, DescribeTopicPartitionsResponse)
+    listed = alice.send_request(DescribeTopicPartitionsRequest(), 0, DescribeTopicPartitionsResponse)
     assert (listed.topics, listed.next_cursor) == ((), None)
 
 
@@ -285,10 +285,10 @@ def test_a_topic_is_created_automatically_only_with_permission(admin: RawClient,
         topics=(MetadataRequestTopic(name="automatic"),), allow_auto_topic_creation=True
     )
     create(admin, (TOPIC_TYPE, AclOperation.DESCRIBE))
-    denied = alice.ask(request, 12, MetadataResponse).topics[0]
+    denied = alice.send_request(request, 12, MetadataResponse).topics[0]
     assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     create(admin, (TOPIC_TYPE, AclOperation.CREATE), name="automatic")
-    allowed = alice.ask(request, 12, MetadataResponse).topics[0]
+    allowed = alice.send_request(request, 12, MetadataResponse).topics[0]
     assert allowed.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
 
 
@@ -300,19 +300,19 @@ def test_a_restored_topic_needs_the_permission_to_alter_the_cluster(
     topic = CreatableTopic(name="restored", num_partitions=1, replication_factor=1, configs=configs)
     request = CreateTopicsRequest(topics=(topic,))
     create(admin, (TOPIC_TYPE, AclOperation.ALL), (AclResourceType.CLUSTER, AclOperation.CREATE))
-    denied = alice.ask(request, 7, CreateTopicsResponse).topics[0]
+    denied = alice.send_request(request, 7, CreateTopicsResponse).topics[0]
     assert (denied.error_code, denied.topic_id.int) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
     create(admin, (AclResourceType.CLUSTER, AclOperation.ALTER))
-    created = alice.ask(request, 7, CreateTopicsResponse).topics[0]
+    created = alice.send_request(request, 7, CreateTopicsResponse).topics[0]
     assert (created.error_code, created.topic_id) == (ErrorCode.NONE, identity.topic_id)
 
 
 def test_only_groups_and_offsets_that_a_client_may_describe_are_listed(
     cluster: ClusterFixture, admin: RawClient, alice: RawClient
 ) -> None:
-    assert alice.ask(ListGroupsRequest(), 4, ListGroupsResponse).groups == ()
+    assert alice.send_request(ListGroupsRequest(), 4, ListGroupsResponse).groups == ()
     create(admin, (GROUP_TYPE, AclOperation.DESCRIBE), name=GROUP)
-    listed = alice.ask(ListGroupsRequest(), 4, ListGroupsResponse).groups
+    listed = alice.send_request(ListGroupsRequest(), 4, ListGroupsResponse).groups
     assert [group.group_id for group in listed] == [GROUP]
     every_topic = OffsetFetchRequest(
         groups=(
@@ -320,7 +320,7 @@ def test_only_groups_and_offsets_that_a_client_may_describe_are_listed(
             OffsetFetchRequestGroup(group_id="other", topics=None),
         )
     )
-    response = alice.ask(every_topic, 9, OffsetFetchResponse)
+    response = alice.send_request(every_topic, 9, OffsetFetchResponse)
     assert [group.error_code for group in response.groups] == [
         ErrorCode.NONE,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -333,7 +333,7 @@ def test_authorized_operations_are_those_of_the_client(admin: RawClient, alice: 
         topics=(MetadataRequestTopic(name=TOPIC),), include_topic_authorized_operations=True
     )
     create(admin, (TOPIC_TYPE, AclOperation.READ))
-    topic = alice.ask(request, 12, MetadataResponse).topics[0]
+    topic = alice.send_request(request, 12, MetadataResponse).topics[0]
     assert topic.topic_authorized_operations == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
     cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    assert alice.ask(cluster, 1, DescribeClusterResponse).cluster_authorized_operations == 0
+    assert alice.send_request(cluster, 1, DescribeClusterResponse).cluster_authorized_operations == 0

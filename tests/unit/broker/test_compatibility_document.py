@@ -42,7 +42,7 @@ def test_the_table_of_apis_is_what_a_cluster_serves(tmp_path: Path) -> None:
 def versions_of(host: str, port: int) -> dict[int, str]:
     """Return the ranges that a listener lists in ApiVersions, by API key."""
     with RawClient(host, port) as client:
-        response = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        response = client.send_request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     return {entry.api_key: text_of(entry.min_version, entry.max_version) for entry in response.api_keys}
 
 

@@ -101,7 +101,7 @@ def processes() -> Iterator[list[Process]]:
 def create(client: RawClient, name: str, partitions: int) -> tuple[int, str]:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     request = CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
-    (result,) = client.ask(request, 7, CreateTopicsResponse).topics
+    (result,) = client.send_request(request, 7, CreateTopicsResponse).topics
     return result.error_code, result.error_message or ""
 
 
@@ -112,12 +112,12 @@ def produce(client: RawClient, name: str, partitions: int) -> set[int]:
     )
     topic = TopicProduceData(name=name, partition_data=data)
     request = ProduceRequest(acks=1, timeout_ms=5_000, topic_data=(topic,))
-    answered = client.ask(request, 9, ProduceResponse).responses
+    answered = client.send_request(request, 9, ProduceResponse).responses
     return {each.error_code for response in answered for each in response.partition_responses}
 
 
 def log_directory_errors(client: RawClient) -> set[int]:
-    response = client.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
+    response = client.send_request(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
     return {each.error_code for each in response.results}
 
 

@@ -85,7 +85,7 @@ def client() -> Iterator[RawClient]:
                 )
                 for name, config in TOPICS.items()
             )
-            created = connected.ask(
+            created = connected.send_request(
                 CreateTopicsRequest(topics=topics, timeout_ms=9000), 7, CreateTopicsResponse
             )
             assert not any(topic.error_code for topic in created.topics), created
@@ -118,7 +118,7 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(0.01):
             request_s = time.process_time()
-            self._client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            self._client.send_request(ApiVersionsRequest(), 0, ApiVersionsResponse)
             self.silence_s = max(self.silence_s, time.process_time() - request_s)
             self.growth_bytes = max(self.growth_bytes, resident_bytes() - self._memory_before)
 
@@ -137,14 +137,14 @@ def produce(client: RawClient, topic: str, records: bytes | bytearray | None, ve
     request = ProduceRequest(
         acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
     )
-    answer = client.ask(request, version, ProduceResponse)
+    answer = client.send_request(request, version, ProduceResponse)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
 def offset_at(client: RawClient, topic: str, timestamp: int) -> tuple[ErrorCode, int]:
     partitions = (ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
-    answer = client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0]
+    answer = client.send_request(request, 7, ListOffsetsResponse).topics[0].partitions[0]
     return ErrorCode(answer.error_code), answer.offset
 
 

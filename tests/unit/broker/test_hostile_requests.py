@@ -85,7 +85,9 @@ def topic_id(address: tuple[str, int]) -> UUID:
             CreatableTopic(name=name, num_partitions=2, replication_factor=1)
             for name in (*TOPICS, GOOD_TOPIC)
         )
-        created = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 7, CreateTopicsResponse)
+        created = client.send_request(
+            CreateTopicsRequest(topics=topics, timeout_ms=9000), 7, CreateTopicsResponse
+        )
         assert not any(topic.error_code for topic in created.topics)
         return created.topics[0].topic_id
 
@@ -133,9 +135,9 @@ class Neighbour:
             while not is_last:
                 # A last round follows after the end. The pause leaves CPU time to other tests.
                 is_last = self._stop.wait(0.01)
-                written = self._client.ask(produce, 9, ProduceResponse)
+                written = self._client.send_request(produce, 9, ProduceResponse)
                 assert written.responses[0].partition_responses[0].error_code == 0
-                response = self._client.ask(metadata, 9, MetadataResponse)
+                response = self._client.send_request(metadata, 9, MetadataResponse)
                 assert response.topics[0].error_code == 0
                 self.served += 1
         except BaseException as error:

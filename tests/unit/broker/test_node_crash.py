@@ -98,14 +98,14 @@ class Client:
             CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, configs=configs),
         )
         request = CreateTopicsRequest(topics=topics, timeout_ms=9000)
-        answer = await self._connection.ask(request, 7, CreateTopicsResponse)
+        answer = await self._connection.send_request(request, 7, CreateTopicsResponse)
         self._connection.require_ok(answer.topics[0].error_code, answer)
         self._acknowledged.created.add(topic)
 
     async def delete(self, topic: str) -> None:
         self._acknowledged.requested_deletions.add(topic)
         request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=9000)
-        answer = await self._connection.ask(request, 5, DeleteTopicsResponse)
+        answer = await self._connection.send_request(request, 5, DeleteTopicsResponse)
         self._connection.require_ok(answer.responses[0].error_code, answer)
         self._acknowledged.deleted.add(topic)
 
@@ -116,21 +116,27 @@ class Client:
         request = ProduceRequest(
             acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
         )
-        answer = (await self._connection.ask(request, 9, ProduceResponse)).responses[0].partition_responses[0]
+        answer = (
+            (await self._connection.send_request(request, 9, ProduceResponse))
+            .responses[0]
+            .partition_responses[0]
+        )
         self._connection.require_ok(answer.error_code, answer)
         self._acknowledged.records[topic, partition, answer.base_offset] = value
 
     async def commit(self, topic: str, offset: int) -> None:
         self._acknowledged.commits.add(offset)
         find = FindCoordinatorRequest(key=GROUP, key_type=0)
-        while (await self._connection.ask(find, 3, FindCoordinatorResponse)).error_code != ErrorCode.NONE:
+        while (
+            await self._connection.send_request(find, 3, FindCoordinatorResponse)
+        ).error_code != ErrorCode.NONE:
             pass
         partitions = (OffsetCommitRequestPartition(partition_index=0, committed_offset=offset),)
         request = OffsetCommitRequest(
             group_id=GROUP, topics=(OffsetCommitRequestTopic(name=topic, partitions=partitions),)
         )
         while True:
-            answer = await self._connection.ask(request, 8, OffsetCommitResponse)
+            answer = await self._connection.send_request(request, 8, OffsetCommitResponse)
             code = answer.topics[0].partitions[0].error_code
             if code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
@@ -142,7 +148,7 @@ class Client:
         request = DeleteRecordsRequest(
             topics=(DeleteRecordsTopic(name=topic, partitions=partitions),), timeout_ms=9000
         )
-        answer = await self._connection.ask(request, 2, DeleteRecordsResponse)
+        answer = await self._connection.send_request(request, 2, DeleteRecordsResponse)
         self._connection.require_ok(answer.topics[0].partitions[0].error_code, answer)
 
 
@@ -165,7 +171,7 @@ async def workload(connection: Connection, acknowledged: AcknowledgedState) -> N
 async def bound_of(connection: Connection, topic: str, partition: int, timestamp: int) -> int:
     partitions = (ListOffsetsPartition(partition_index=partition, timestamp=timestamp),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
-    answer = (await connection.ask(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
+    answer = (await connection.send_request(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE, answer
     return answer.offset
 
@@ -187,7 +193,7 @@ async def records_of(
             session_epoch=-1,
             topics=(FetchTopic(topic=topic, partitions=partitions),),
         )
-        answer = (await connection.ask(request, 12, FetchResponse)).responses[0].partitions[0]
+        answer = (await connection.send_request(request, 12, FetchResponse)).responses[0].partitions[0]
         assert answer.error_code == ErrorCode.NONE and answer.records, answer
         data = bytes(answer.records)
         while data:
@@ -203,11 +209,11 @@ async def committed_offset(connection: Connection) -> int:
     topics = (OffsetFetchRequestTopic(name="kept", partition_indexes=(0,)),)
     request = OffsetFetchRequest(group_id=GROUP, topics=topics)
     while True:
-        answer = await connection.ask(request, 5, OffsetFetchResponse)
+        answer = await connection.send_request(request, 5, OffsetFetchResponse)
         if answer.error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             break
         find = FindCoordinatorRequest(key=GROUP, key_type=0)
-        await connection.ask(find, 3, FindCoordinatorResponse)
+        await connection.send_request(find, 3, FindCoordinatorResponse)
     assert answer.error_code == ErrorCode.NONE, answer
     return answer.topics[0].partitions[0].committed_offset
 
@@ -215,7 +221,7 @@ async def committed_offset(connection: Connection) -> int:
 async def check_survivor(disk: CrashFileSystem, acknowledged: AcknowledgedState) -> None:
     """Check that all acknowledged requests are durable on `disk`, and that the broker serves requests."""
     async with node_on(disk) as connection:
-        metadata = await connection.ask(MetadataRequest(topics=None), 9, MetadataResponse)
+        metadata = await connection.send_request(MetadataRequest(topics=None), 9, MetadataResponse)
         topics = {topic.name for topic in metadata.topics}
         assert not any(topic.error_code for topic in metadata.topics), metadata
         assert acknowledged.created - acknowledged.requested_deletions <= topics

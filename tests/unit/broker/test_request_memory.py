@@ -49,7 +49,9 @@ def client() -> Iterator[RawClient]:
         with RawClient(host, int(port)) as client:
             configs = (CreatableTopicConfig(name="cleanup.policy", value="compact"),)
             topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=configs)
-            client.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=10_000), 7, CreateTopicsResponse)
+            client.send_request(
+                CreateTopicsRequest(topics=(topic,), timeout_ms=10_000), 7, CreateTopicsResponse
+            )
             wait_until(lambda: not produce(client, records(b"first")))
             yield client
 
@@ -59,7 +61,7 @@ def produce(client: RawClient, batch: bytes) -> int:
     data = (PartitionProduceData(index=0, records=batch),)
     topic = TopicProduceData(name=TOPIC, partition_data=data)
     request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=(topic,))
-    response = client.ask(request, 9, ProduceResponse)
+    response = client.send_request(request, 9, ProduceResponse)
     return response.responses[0].partition_responses[0].error_code
 
 
@@ -72,7 +74,7 @@ def records(value: bytes) -> bytes:
 def requests_in_cycles(client: RawClient) -> int:
     """Collect the garbage and return how many requests were in it."""
     # The broker finishes the last request after the client has its response.
-    client.ask(MetadataRequest(topics=()), 9, MetadataResponse)
+    client.send_request(MetadataRequest(topics=()), 9, MetadataResponse)
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
@@ -106,7 +108,7 @@ def test_a_metadata_request_for_many_topics(client: RawClient, no_collection: No
     topics = tuple(MetadataRequestTopic(name=f"absent-{number}") for number in range(5_000))
     for _ in range(3):
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        assert len(client.ask(request, 9, MetadataResponse).topics) == 5_000
+        assert len(client.send_request(request, 9, MetadataResponse).topics) == 5_000
     assert requests_in_cycles(client) == 0
 
 
@@ -114,6 +116,6 @@ def test_a_search_by_timestamp(client: RawClient, no_collection: None) -> None:
     partitions = (ListOffsetsPartition(partition_index=0, timestamp=0),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=partitions),))
     for _ in range(3):
-        response = client.ask(request, 7, ListOffsetsResponse)
+        response = client.send_request(request, 7, ListOffsetsResponse)
         assert not response.topics[0].partitions[0].error_code
     assert requests_in_cycles(client) == 0

@@ -49,12 +49,14 @@ class Producer:
         self.client = client
         self.producer_id, self.epoch = -1, -1
         find = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=(TRANSACTIONAL_ID,))
-        wait_until(lambda: not client.ask(find, 4, FindCoordinatorResponse).coordinators[0].error_code)
+        wait_until(
+            lambda: not client.send_request(find, 4, FindCoordinatorResponse).coordinators[0].error_code
+        )
         wait_until(self._init)
 
     def _init(self) -> bool:
         request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
-        response = self.client.ask(request, 5, InitProducerIdResponse)
+        response = self.client.send_request(request, 5, InitProducerIdResponse)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         return not response.error_code
 
@@ -98,7 +100,7 @@ class Producer:
                 producer_epoch=self.epoch,
                 committed=commit,
             )
-            response = self.client.ask(request, END_VERSION, EndTxnResponse)
+            response = self.client.send_request(request, END_VERSION, EndTxnResponse)
             return not response.error_code
 
         wait_until(has_ended)
@@ -110,7 +112,7 @@ class Producer:
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(requested,)),)
         )
-        return self.client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+        return self.client.send_request(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 @pytest.fixture
@@ -119,7 +121,9 @@ def producer() -> Iterator[Producer]:
         host, port = cluster.bootstrap_servers.split(":")
         with RawClient(host, int(port)) as client:
             topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-            client.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=10_000), 7, CreateTopicsResponse)
+            client.send_request(
+                CreateTopicsRequest(topics=(topic,), timeout_ms=10_000), 7, CreateTopicsResponse
+            )
             yield Producer(client)
 
 

@@ -8,9 +8,10 @@
 
 In each turn of the loop the queue is served for SLICE_NS. Then the loop polls the sockets. When idle
 connections have used CALLBACKS_NS in their callbacks, further ones wait in a second queue, which is served
-first. Connections that have had no response yet, and connections that have ended, wait with the busy ones
-then: thousands of connections that begin or end at once do not delay the others. A connection from which much
-was received is not read before its turn. At least one busy connection is served in every turn of the loop.
+first. Connections that have had no response yet, and connections that have ended, then wait with the busy
+ones. Thousands of connections that begin or end at once therefore do not delay the others. A connection from
+which much was received is not read before its turn. At least one busy connection is served in every turn of
+the loop.
 
 The more connections wait, the shorter are their turns: all of them are served within about ROUND_NS, unless
 single requests take longer. While few are busy, their turns are long, because it is cheaper to handle a large

@@ -1,8 +1,9 @@
 """The border between the local and the remote part of one log.
 
 A log that is not tiered starts where its local part starts. The offsets change in an order that keeps every
-offset readable in one of the two parts (KAFKA-15352, KAFKA-16073): the local start rises before local
-segments are deleted, which must be in remote storage, and the log start rises before remote segments are.
+offset readable in one of the two parts (KAFKA-15352, KAFKA-16073). The local start rises before local
+segments are deleted, and only segments that are in remote storage are deleted. The log start rises before
+remote segments are deleted.
 
 Source: UnifiedLog of Apache Kafka 4.3; KIP-405, KIP-950.
 """

@@ -167,8 +167,8 @@ class LogTruncation:
     def _truncate_to_remote_part(self, offset: Offset, now_ms: int) -> None:
         """Remove all local records, as `offset` is below them; a remote part continues up to `offset`.
 
-        Kafka lets a tiered log start at `offset` then and removes its epochs, so that a replica that is
-        elected next no longer finds what is in remote storage.
+        Kafka then lets a tiered log start at `offset`, and removes its epochs. If the replica is elected
+        next, it does not find the records in remote storage.
         """
         log_start_offset = self._offsets.log_start_offset
         if not self._border.remote_log_enabled or offset < log_start_offset:

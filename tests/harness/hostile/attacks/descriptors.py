@@ -19,7 +19,7 @@ PARTITIONS = 2000
 def _create(client: RawClient, name: str, partitions: int) -> str:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     request = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
-    result = client.ask(request, 7, CreateTopicsResponse).topics[0]
+    result = client.send_request(request, 7, CreateTopicsResponse).topics[0]
     return f"{ErrorCode(result.error_code).name}: {result.error_message}"
 
 

@@ -27,7 +27,7 @@ def _fill_a_session(context: AttackContext) -> None:
     per_request = context.size(PER_REQUEST, 100)
     client = context.client()
     opening = FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 1),))
-    session = client.ask(opening, 12, FetchResponse).session_id
+    session = client.send_request(opening, 12, FetchResponse).session_id
     frames = [
         request_frame(
             FetchRequest(

@@ -109,7 +109,7 @@ def _fetch_long_metadata(context: AttackContext) -> None:
         generation_id_or_member_epoch=-1,
         topics=(OffsetCommitRequestTopic(name="plain", partitions=partitions),),
     )
-    client.ask(request, 8, OffsetCommitResponse)
+    client.send_request(request, 8, OffsetCommitResponse)
     group = OffsetFetchRequestGroup(group_id="amplified", topics=None)
     frame = request_frame(OffsetFetchRequest(groups=(group,) * context.size(20_000, 50)), 8)
     context.begin()
@@ -171,7 +171,7 @@ def _synchronize(context: AttackContext, assignment_bytes: int, expected: ErrorC
             member_id=join_response.member_id,
             assignments=assignments,
         )
-        sync_response = client.ask(request, 3, SyncGroupResponse)
+        sync_response = client.send_request(request, 3, SyncGroupResponse)
         context.expect(
             sync_response.error_code == expected, f"SyncGroup: {ErrorCode(sync_response.error_code).name}"
         )
@@ -207,7 +207,7 @@ def _form_group(context: AttackContext, client: RawClient, group: str, metadata:
         member_id=join_response.member_id,
         assignments=assignments,
     )
-    sync_response = client.ask(request, 3, SyncGroupResponse)
+    sync_response = client.send_request(request, 3, SyncGroupResponse)
     assert not sync_response.error_code, ErrorCode(sync_response.error_code)
 
 

@@ -26,7 +26,7 @@ def _match_long_ids(context: AttackContext) -> None:
         producer = InitProducerIdRequest(
             transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
-        client.ask(producer, 4, InitProducerIdResponse)
+        client.send_request(producer, 4, InitProducerIdResponse)
     context.begin()
     for pattern in PATTERNS:
         request = ListTransactionsRequest(transactional_id_pattern=f"...{pattern}")

@@ -64,7 +64,7 @@ def _create_many_partitions(count: int, context: AttackContext) -> None:
         name = f"many-{number}"
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
-        result = client.ask(request, 7, CreateTopicsResponse).topics[0]
+        result = client.send_request(request, 7, CreateTopicsResponse).topics[0]
         context.expect(not result.error_code, f"not created: {ErrorCode(result.error_code).name}")
         delete = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),), timeout_ms=30_000)
         context.exchange(client, request_frame(delete, 6))

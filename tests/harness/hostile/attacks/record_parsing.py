@@ -69,7 +69,7 @@ def _search_many_partitions(context: AttackContext) -> None:
 
 def _require_success(context: AttackContext, request: ProduceRequest) -> None:
     client = context.client()
-    for result in client.ask(request, 9, ProduceResponse).responses[0].partition_responses:
+    for result in client.send_request(request, 9, ProduceResponse).responses[0].partition_responses:
         context.expect(not result.error_code, f"batch refused: {ErrorCode(result.error_code).name}")
     client.close()
 

@@ -55,7 +55,7 @@ def _roll_segments_without_end(context: AttackContext) -> None:
         data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
         topic = TopicProduceData(name="segmented", partition_data=data)
         request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=(topic,))
-        response = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
+        response = client.send_request(request, 9, ProduceResponse).responses[0].partition_responses[0]
         codes[ErrorCode(response.error_code).name] += 1
     context.note(f"{dict(codes)}, {context.target.descriptors()} descriptors")
     context.disconnect_all()
@@ -94,7 +94,7 @@ def _name_hosts_in_configs(context: AttackContext) -> None:
     request = IncrementalAlterConfigsRequest(resources=(resource,))
     client = context.client()
     context.begin()
-    answer = client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0]
+    answer = client.send_request(request, 1, IncrementalAlterConfigsResponse).responses[0]
     context.note(f"{ErrorCode(answer.error_code).name}: {(answer.error_message or '')[:100]}")
     context.repeat(request_frame(request, 1), client)
 
@@ -106,7 +106,7 @@ def _abort_many_transactions(context: AttackContext) -> None:
     init = InitProducerIdRequest(
         transactional_id="aborting", transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
-    producer = client.ask(init, 4, InitProducerIdResponse)
+    producer = client.send_request(init, 4, InitProducerIdResponse)
     epoch = producer.producer_epoch
     add = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="aborting",

@@ -75,7 +75,7 @@ def _add_many_partitions(context: AttackContext) -> None:
     init = InitProducerIdRequest(
         transactional_id="wide", transaction_timeout_ms=2_000, producer_id=-1, producer_epoch=-1
     )
-    producer = client.ask(init, 4, InitProducerIdResponse)
+    producer = client.send_request(init, 4, InitProducerIdResponse)
     topics = (
         AddPartitionsToTxnTopic(name="transactional", partitions=tuple(range(500)) * context.size(80)),
         AddPartitionsToTxnTopic(name="unknown", partitions=tuple(range(context.size(40_000, 100)))),

@@ -38,7 +38,7 @@ class Brokers:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id}")
         return self.addresses[broker_id]
 
-    async def ask(self, broker_id: int) -> EndTxnResponse:
+    async def send_request(self, broker_id: int) -> EndTxnResponse:
         return await self.channel.request(broker_id, REQUEST, EndTxnResponse)
 
 
@@ -88,7 +88,7 @@ async def test_requests_are_sent_to_the_listener_of_a_broker_and_locally_to_this
         for each in fixture.others:
             respond_with_id(each)
         requests = respond_with_id(fixture.own)
-        assert [(await fixture.ask(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
+        assert [(await fixture.send_request(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
         assert requests[0][1] is REQUEST
 
 
@@ -97,7 +97,7 @@ async def test_an_unknown_or_unavailable_broker_did_not_receive_the_request() ->
         fixture.addresses[3] = BrokerAddress(3, "127.0.0.1", 1)
         for broker_id in (3, 4):
             with pytest.raises(KafkaError) as error:
-                await fixture.ask(broker_id)
+                await fixture.send_request(broker_id)
             assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
@@ -105,9 +105,9 @@ async def test_a_changed_address_of_a_broker_is_used() -> None:
     async with brokers() as fixture:
         for each in fixture.others:
             respond_with_id(each)
-        assert (await fixture.ask(1)).producer_id == 1
+        assert (await fixture.send_request(1)).producer_id == 1
         fixture.addresses[1] = fixture.addresses[2]
-        assert (await fixture.ask(1)).producer_id == 2
+        assert (await fixture.send_request(1)).producer_id == 2
 
 
 async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() -> None:
@@ -120,23 +120,23 @@ async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() 
 
         requests = respond_with_id(broker, is_cancelled_once)
         with pytest.raises(KafkaError) as error:
-            await fixture.ask(1)
+            await fixture.send_request(1)
         assert error.value.code is ErrorCode.NETWORK_EXCEPTION
-        assert (await fixture.ask(1)).producer_id == 1
+        assert (await fixture.send_request(1)).producer_id == 1
 
 
 async def test_a_missing_response_is_a_timeout() -> None:
     async with brokers(request_timeout_ms=30) as fixture:
         respond_with_id(fixture.others[0], asyncio.Event().wait)
         with pytest.raises(KafkaError) as error:
-            await fixture.ask(1)
+            await fixture.send_request(1)
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_requests_beyond_the_window_wait() -> None:
     async with brokers() as fixture:
         respond_with_id(fixture.others[0])
-        responses = await asyncio.gather(*(fixture.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
+        responses = await asyncio.gather(*(fixture.send_request(1) for _ in range(5 * CONNECTIONS_MAX)))
         assert len(responses) == 5 * CONNECTIONS_MAX
 
 
@@ -150,9 +150,9 @@ async def test_a_slow_request_does_not_delay_others() -> None:
                 await gate.wait()
 
         requests = respond_with_id(fixture.others[0], first_waits)
-        slow = asyncio.ensure_future(fixture.ask(1))
+        slow = asyncio.ensure_future(fixture.send_request(1))
         await eventually(lambda: requests)
-        assert (await fixture.ask(1)).producer_id == 1
+        assert (await fixture.send_request(1)).producer_id == 1
         assert not slow.done()
         gate.set()
         assert (await slow).producer_id == 1
@@ -162,7 +162,7 @@ async def test_sequential_requests_share_one_connection() -> None:
     async with brokers() as fixture:
         requests = respond_with_id(fixture.others[0])
         for _ in range(3):
-            await fixture.ask(1)
+            await fixture.send_request(1)
         assert len({context.peer for context, _ in requests}) == 1
 
 
@@ -172,7 +172,7 @@ async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
     async with brokers(request_timeout_ms=60_000) as fixture:
         broker = fixture.others[0]
         requests = respond_with_id(broker, asyncio.Event().wait)
-        waiting = [asyncio.ensure_future(fixture.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
+        waiting = [asyncio.ensure_future(fixture.send_request(1)) for _ in range(CONNECTIONS_MAX + 1)]
         await eventually(lambda: len(requests) == CONNECTIONS_MAX)
         fixture.channel.on_metadata_changed(image(fixture, fenced=()))
         assert not any(one.done() for one in waiting)
@@ -195,12 +195,12 @@ async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> 
                 await asyncio.Event().wait()
 
         requests = respond_with_id(fixture.others[0], first_waits)
-        waiting = asyncio.ensure_future(fixture.ask(1))
+        waiting = asyncio.ensure_future(fixture.send_request(1))
         await eventually(lambda: requests)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (await fixture.ask(1)).producer_id == 1
+        assert (await fixture.send_request(1)).producer_id == 1
 
 
 async def test_a_closed_channel_sends_no_request() -> None:
@@ -208,6 +208,6 @@ async def test_a_closed_channel_sends_no_request() -> None:
         requests = respond_with_id(fixture.own)
         await fixture.channel.close()
         with pytest.raises(KafkaError) as error:
-            await fixture.ask(9)
+            await fixture.send_request(9)
         assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
         assert not requests

@@ -42,7 +42,7 @@ class SecuredController:
             resource_type=ResourceType.BROKER, resource_name=str(NODE), configs=(change,)
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,))
-        response = await self.nodes.ask(NODE, request, IncrementalAlterConfigsResponse)
+        response = await self.nodes.send_request(NODE, request, IncrementalAlterConfigsResponse)
         assert response.responses[0].error_code == ErrorCode.NONE
 
     def presented(self) -> str:

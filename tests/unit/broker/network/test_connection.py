@@ -32,9 +32,9 @@ class Parking:
 async def test_a_response_is_sent_on_the_connection_of_its_request() -> None:
     async with running_server() as served:
         first, second = await served.connect(), await served.connect()
-        assert await first.ask(b"one") == b"one"
-        assert await second.ask(b"two") == b"two"
-        assert await first.ask(b"") == b""
+        assert await first.send_request(b"one") == b"one"
+        assert await second.send_request(b"two") == b"two"
+        assert await first.send_request(b"") == b""
 
 
 @on_both_loops
@@ -97,7 +97,7 @@ async def test_a_slow_handler_does_not_delay_other_connections() -> None:
         await slow.send(frame(b"slow") + frame(b"after"))
         await eventually(lambda: bool(parked))
         for _ in range(50):
-            assert await quick.ask(b"quick") == b"quick"
+            assert await quick.send_request(b"quick") == b"quick"
         parked[0].respond(frame(b"done"))
         assert await slow.receive() == b"done"
         assert await slow.receive() == b"after"
@@ -118,7 +118,7 @@ async def test_a_connection_with_many_requests_does_not_delay_others() -> None:
         flood, other = await served.connect(), await served.connect()
         await flood.send(frame(b"f") * 2_000)
         await eventually(lambda: len(handled) > 10)
-        assert await other.ask(b"o") == b"o"
+        assert await other.send_request(b"o") == b"o"
         assert handled.index(b"o") < 1_000
 
 
@@ -206,7 +206,7 @@ async def test_responses_sent_during_another_connections_request_do_not_nest() -
             await client.send(frame(b"wait") + frame(b"next"))
         await eventually(lambda: len(parked) == 5)
         other = await served.connect()
-        assert await other.ask(b"wake") == b"wake"
+        assert await other.send_request(b"wake") == b"wake"
         for client in waiting:
             assert await client.receive() == b"woken"
             assert await client.receive() == b"next"
@@ -258,7 +258,7 @@ async def test_closing_a_request_closes_its_connection_after_earlier_responses()
         await client.send(frame(b"good") + frame(b"bad") + frame(b"never"))
         assert await client.receive() == b"good"
         assert await client.is_closed()
-        assert await other.ask(b"still here") == b"still here"
+        assert await other.send_request(b"still here") == b"still here"
 
 
 @on_both_loops

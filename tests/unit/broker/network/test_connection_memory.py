@@ -23,7 +23,7 @@ async def test_closed_connections_are_freed_without_the_garbage_collector() -> N
         async with running_server(echo) as served:
             for _ in range(5):
                 client = await served.connect()
-                assert await client.ask(b"one") == b"one"
+                assert await client.send_request(b"one") == b"one"
                 client.writer.close()
                 await client.writer.wait_closed()
                 await eventually(lambda: not list(served.server.connections()))

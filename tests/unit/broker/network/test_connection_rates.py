@@ -100,7 +100,7 @@ async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
         began_s = monotonic()
         for _ in range(4):
             client = await served.connect()
-            assert await client.ask(b"abc") == b"abc"
+            assert await client.send_request(b"abc") == b"abc"
         assert monotonic() - began_s >= 0.1
         assert served.server.counters.connections_accepted == 4
 
@@ -112,7 +112,7 @@ async def test_a_connection_above_its_address_rate_is_closed_after_a_delay() -> 
         rates._windows = Windows(2, 50)
         set_address_quota(rates, "127.0.0.1", 20)
         first = await served.connect()
-        assert await first.ask(b"abc") == b"abc"
+        assert await first.send_request(b"abc") == b"abc"
         assert await (await served.connect()).is_closed()
         assert served.server.counters.connections_refused == 1
         listener = served.server.listeners["PLAINTEXT"]

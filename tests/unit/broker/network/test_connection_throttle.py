@@ -41,7 +41,7 @@ async def test_the_response_of_a_throttled_request_is_sent_at_once_and_the_next_
 async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
     async with running_server(throttle_then_echo) as served:
         client = await served.connect()
-        assert await client.ask(b"one") == b"one"
+        assert await client.send_request(b"one") == b"one"
         assert served.server.counters.connections_throttled == 1
         (connection,) = served.server.connections()
         assert connection.core.state is State.THROTTLED
@@ -60,7 +60,7 @@ async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
 async def test_a_stopping_broker_closes_a_throttled_connection_at_once() -> None:
     async with running_server(throttle_then_echo) as served:
         client = await served.connect()
-        assert await client.ask(b"one") == b"one"
+        assert await client.send_request(b"one") == b"one"
         async with asyncio.timeout(TIMEOUT_S):
             await served.server.close(timeout_s=LONG_MS / 1000)
         assert await client.is_closed()
@@ -70,7 +70,7 @@ async def test_a_stopping_broker_closes_a_throttled_connection_at_once() -> None
 async def test_a_throttled_client_that_sends_more_than_the_buffer_holds_is_not_read() -> None:
     async with running_server(throttle_then_echo) as served:
         client = await served.connect()
-        assert await client.ask(b"one") == b"one"
+        assert await client.send_request(b"one") == b"one"
         (connection,) = served.server.connections()
         client.writer.write(frame(bytes(10_000)) * 2_000)
         await eventually(lambda: connection.core.buffer.is_full)

@@ -37,11 +37,11 @@ async def test_half_open_connections_do_not_affect_others() -> None:
             await client.send(frame(b"never finished")[:7])
         good = await served.connect()
         for _ in range(20):
-            assert await good.ask(b"good") == b"good"
+            assert await good.send_request(b"good") == b"good"
         for client in silent + partial:
             client.reset()
         await eventually(lambda: served.server.quota.count == 1)
-        assert await good.ask(b"good") == b"good"
+        assert await good.send_request(b"good") == b"good"
 
 
 @on_both_loops
@@ -54,7 +54,7 @@ async def test_half_open_and_slow_connections_have_little_effect_on_other_client
 
         async def serve_rounds() -> None:
             for _ in range(10):
-                answers = await asyncio.gather(*(client.ask(b"good") for client in good))
+                answers = await asyncio.gather(*(client.send_request(b"good") for client in good))
                 assert answers == [b"good"] * len(good)
 
         alone = min([await count_python_calls(serve_rounds) for _ in range(3)])
@@ -78,7 +78,7 @@ async def test_a_slow_sender_does_not_delay_others() -> None:
         slow, good = await served.connect(), await served.connect()
         for byte in frame(b"drip"):
             await slow.send(bytes([byte]))
-            assert await good.ask(b"good") == b"good"
+            assert await good.send_request(b"good") == b"good"
         assert await slow.receive() == b"drip"
 
 
@@ -95,7 +95,7 @@ async def test_an_invalid_frame_size_closes_its_connection_and_is_logged_once(
         lines = [record.getMessage() for record in caplog.records if str(size) in record.getMessage()]
         assert len(lines) == 1
         assert bad.address in lines[0]
-        assert await good.ask(b"good") == b"good"
+        assert await good.send_request(b"good") == b"good"
 
 
 @on_both_loops
@@ -150,7 +150,7 @@ async def test_announced_frame_sizes_allocate_no_more_memory_than_received() -> 
         await eventually(lambda: served.server.counters.bytes_in == 200 * 1_004)
         assert held_bytes(served) <= 200 * (2 * 1_004 + GRANT_BYTES)
         good = await served.connect()
-        assert await good.ask(b"good") == b"good"
+        assert await good.send_request(b"good") == b"good"
 
 
 @on_both_loops
@@ -204,7 +204,7 @@ async def test_a_burst_of_connections_is_served_completely() -> None:
 
         async def one(number: int) -> bytes:
             client = await served.connect()
-            answer = await client.ask(struct.pack(">i", number))
+            answer = await client.send_request(struct.pack(">i", number))
             client.close()
             return answer
 

@@ -191,7 +191,7 @@ async def test_a_waiting_connection_that_is_closed_leaves_the_queue() -> None:
     handler = Handler()
     async with running_server(handler, network_config(max_connections=1)) as served:
         first = await served.connect()
-        assert await first.ask(b"first") == b"first"
+        assert await first.send_request(b"first") == b"first"
         waiting = await served.connect()
         await waiting.send(frame(b"waits"))
         listener = served.server.listeners["PLAINTEXT"]
@@ -206,7 +206,7 @@ async def test_many_closes_after_parked_requests_release_all_descriptors() -> No
     handler = Handler()
     async with running_server(handler) as served:
         first = await served.connect()
-        assert await first.ask(b"first") == b"first"
+        assert await first.send_request(b"first") == b"first"
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(8):
             clients = [await served.connect() for _ in range(50)]

@@ -116,7 +116,7 @@ async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered
         memory = served.server.request_memory
         await eventually(lambda: len(parked) >= 4 and memory.has_waiting)
         small = await served.connect()
-        assert await small.ask(b"small") == b"small"
+        assert await small.send_request(b"small") == b"small"
         assert memory.used_bytes <= 8 * MIB
         assert buffered_bytes(served) <= 8 * MIB + 31 * NORMAL_BYTES
         answered = 0

@@ -49,7 +49,7 @@ async def test_read_responses_release_their_memory() -> None:
     async with running_server(large_or_small, config) as served:
         client = await served.connect(limit=8 * MIB)
         for _ in range(5):
-            assert len(await client.ask((6 * MIB).to_bytes(4, "big"))) == 6 * MIB
+            assert len(await client.send_request((6 * MIB).to_bytes(4, "big"))) == 6 * MIB
         await eventually(lambda: served.server.response_memory.used_bytes == 0)
         client.close()
         await eventually(lambda: served.server.quota.count == 0)

@@ -82,7 +82,7 @@ async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
         client = await served.connect(limit=2**22)
         expected = digest(b"head" + content[1_234 : 1_234 + 10 * MEBIBYTE] + b"tail")
         for _ in range(3):
-            assert digest(await client.ask(b"fetch")) == expected
+            assert digest(await client.send_request(b"fetch")) == expected
         assert by_sendfile == 3 * 10 * MEBIBYTE
 
 
@@ -98,7 +98,7 @@ async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File,
         wanted = 4 + 8 + 3 * MEBIBYTE + len(frame(b"after"))
         while len(received) < wanted:
             received += await slow.reader.readexactly(min(50_000, wanted - len(received)))
-            assert await good.ask(b"good") == b"good"
+            assert await good.send_request(b"good") == b"good"
         body = b"head" + content[: 3 * MEBIBYTE] + b"tail"
         assert digest(bytes(received)) == digest(frame(body) + frame(b"after"))
 
@@ -201,7 +201,7 @@ async def test_a_reset_during_sendfile_closes_only_its_connection(file: File) ->
     async with running_server(responder_with(parts), config) as served:
         # The loop opens a descriptor of its own with the first connection.
         first = await served.connect()
-        assert await first.ask(b"first") == b"first"
+        assert await first.send_request(b"first") == b"first"
         first.close()
         await eventually(lambda: served.server.quota.count == 0)
         open_before = len(os.listdir("/proc/self/fd"))
@@ -212,7 +212,7 @@ async def test_a_reset_during_sendfile_closes_only_its_connection(file: File) ->
             client.reset()
         await eventually(lambda: served.server.quota.count == 0)
         good = await served.connect()
-        assert await good.ask(b"good") == b"good"
+        assert await good.send_request(b"good") == b"good"
         good.close()
         await eventually(lambda: served.server.quota.count == 0)
         await eventually(lambda: len(os.listdir("/proc/self/fd")) <= open_before)
@@ -273,7 +273,7 @@ async def test_a_large_unread_fetch_holds_only_the_descriptor_of_its_socket(file
     async with running_server(responder_with(parts), config) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in range(20)]
         for client in clients:
-            assert await client.ask(b"echo") == b"echo"
+            assert await client.send_request(b"echo") == b"echo"
         before = len(os.listdir("/proc/self/fd"))
         for client in clients:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -340,7 +340,7 @@ async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
     parts = with_size(FileSlice(MemoryFile(), 256, 200_000))  # type: ignore[arg-type]
     async with running_server(responder_with(parts)) as served:
         client = await served.connect(limit=2**20)
-        assert await client.ask(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
+        assert await client.send_request(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
 
 
 class RecordingTransport(asyncio.Transport):

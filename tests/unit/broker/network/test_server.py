@@ -89,8 +89,8 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
 ) -> None:
     async with running_server(config=network_config(max_connections_per_ip=2)) as served:
         first, second = await served.connect(), await served.connect()
-        assert await first.ask(b"1") == b"1"
-        assert await second.ask(b"2") == b"2"
+        assert await first.send_request(b"1") == b"1"
+        assert await second.send_request(b"2") == b"2"
         with caplog.at_level(logging.WARNING):
             third = await served.connect()
             assert await third.is_closed()
@@ -99,7 +99,7 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
         first.close()
         await eventually(lambda: served.server.quota.count == 1)
         fourth = await served.connect()
-        assert await fourth.ask(b"4") == b"4"
+        assert await fourth.send_request(b"4") == b"4"
 
 
 @on_both_loops
@@ -107,12 +107,12 @@ async def test_connections_over_the_broker_and_listener_limits_wait_until_anothe
     for config, listener_limit in ((network_config(max_connections=1), None), (network_config(), 1)):
         async with running_server(config=config, max_connections=listener_limit) as served:
             first = await served.connect()
-            assert await first.ask(b"1") == b"1"
+            assert await first.send_request(b"1") == b"1"
             second, third = await served.connect(), await served.connect()
             await second.send(frame(b"2a") + frame(b"2b"))
             await third.send(frame(b"3"))
             answer = asyncio.ensure_future(second.receive())
-            assert await first.ask(b"still") == b"still"
+            assert await first.send_request(b"still") == b"still"
             assert not answer.done()
             assert served.server.quota.count == 1
             first.close()
@@ -127,7 +127,7 @@ async def test_waiting_connections_are_limited_by_the_backlog(caplog: pytest.Log
     config = network_config(max_connections=1, socket_listen_backlog_size=2)
     async with running_server(config=config) as served:
         first = await served.connect()
-        assert await first.ask(b"1") == b"1"
+        assert await first.send_request(b"1") == b"1"
         waiting = [await served.connect() for _ in range(2)]
         with caplog.at_level(logging.WARNING):
             refused = await served.connect()
@@ -137,9 +137,9 @@ async def test_waiting_connections_are_limited_by_the_backlog(caplog: pytest.Log
         await eventually(lambda: sum(served.server.quota._per_address.values()) == 2)
         late = await served.connect()
         first.close()
-        assert await waiting[1].ask(b"2") == b"2"
+        assert await waiting[1].send_request(b"2") == b"2"
         waiting[1].close()
-        assert await late.ask(b"3") == b"3"
+        assert await late.send_request(b"3") == b"3"
 
 
 @on_both_loops
@@ -151,16 +151,16 @@ async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> Non
     await server.start()
     clients = [RunningServer(server, server.port(name)) for name in ("CLIENTS", "BROKERS")]
     idle = await clients[0].connect()
-    assert await idle.ask(b"1") == b"1"
+    assert await idle.send_request(b"1") == b"1"
     server.sweep()
     clock.now_ms += 1_000
     busy = await clients[0].connect()
-    assert await busy.ask(b"2") == b"2"
+    assert await busy.send_request(b"2") == b"2"
     server.sweep()
     broker = await clients[1].connect()
-    assert await broker.ask(b"3") == b"3"
+    assert await broker.send_request(b"3") == b"3"
     assert await idle.is_closed()
-    assert await busy.ask(b"4") == b"4"
+    assert await busy.send_request(b"4") == b"4"
     await eventually(lambda: server.quota.count == 2)
     for each in clients:
         each.hang_up()
@@ -171,7 +171,7 @@ async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> Non
 async def test_changed_limits_accept_waiting_connections_and_close_those_above_the_limit() -> None:
     async with running_server(config=network_config(max_connections=1)) as served:
         first = await served.connect()
-        assert await first.ask(b"1") == b"1"
+        assert await first.send_request(b"1") == b"1"
         second = await served.connect()
         await second.send(frame(b"2"))
         served.server.update_limits(network_config(max_connections=5), {})
@@ -191,7 +191,7 @@ async def test_changed_limits_accept_waiting_connections_and_close_those_above_t
 async def test_a_waiting_connection_is_refused_at_shutdown() -> None:
     async with running_server(config=network_config(max_connections=1)) as served:
         first = await served.connect()
-        assert await first.ask(b"1") == b"1"
+        assert await first.send_request(b"1") == b"1"
         second = await served.connect()
         await second.send(frame(b"2"))
         await served.server.close(timeout_s=0.2)
@@ -206,7 +206,7 @@ async def test_idle_connections_are_closed_and_active_ones_are_not() -> None:
     async with running_server(config=config, clock=clock) as served:
         idle, talking = [await served.connect() for _ in range(2)]
         for _ in range(4):
-            assert await talking.ask(b"x") == b"x"
+            assert await talking.send_request(b"x") == b"x"
             clock.now_ms += 500
             served.server.sweep()
         assert await idle.is_closed()
@@ -248,24 +248,24 @@ async def test_without_an_idle_limit_no_connection_is_closed() -> None:
     clock = ManualClock()
     async with running_server(config=network_config(connections_max_idle_ms=-1), clock=clock) as served:
         client = await served.connect()
-        assert await client.ask(b"x") == b"x"
+        assert await client.send_request(b"x") == b"x"
         for _ in range(3):
             clock.now_ms += 10**9
             served.server.sweep()
-        assert await client.ask(b"y") == b"y"
+        assert await client.send_request(b"y") == b"y"
 
 
 @on_both_loops
 async def test_an_idle_connection_holds_no_receive_buffer() -> None:
     async with running_server() as served:
         client = await served.connect()
-        await client.ask(bytes(300_000))
+        await client.send_request(bytes(300_000))
         (connection,) = served.server.connections()
         assert connection.core.buffer.capacity_bytes > 0
         served.server.sweep()
         served.server.sweep()
         assert connection.core.buffer.capacity_bytes == 0
-        assert await client.ask(b"again") == b"again"
+        assert await client.send_request(b"again") == b"again"
 
 
 @on_both_loops

@@ -170,7 +170,7 @@ async def test_a_client_with_single_requests_is_served_among_pipelining_ones() -
         waited = []
         for _ in range(10):
             before = handled
-            assert await client.ask(b"good") == b"good"
+            assert await client.send_request(b"good") == b"good"
             waited.append(handled - before)
         # In the turns of 2 ms that each had before, it was up to 200 x 100.
         assert sorted(waited)[len(waited) // 2] < 1_000
@@ -184,7 +184,7 @@ async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration()
         client = await served.connect()
         turns = served.server.turns
         turns.spent_ns = CALLBACKS_NS + 1
-        assert await client.ask(b"late") == b"late"
+        assert await client.send_request(b"late") == b"late"
         assert turns.spent_ns <= CALLBACKS_NS
 
 
@@ -260,10 +260,10 @@ async def test_a_client_is_served_before_thousands_of_new_and_ended_connections(
 
     async with running_server(handle) as served:
         client = await served.connect()
-        assert await client.ask(b"first") == b"first"
+        assert await client.send_request(b"first") == b"first"
         (regular,) = served.server.connections()
         ending_client = await served.connect()
-        assert await ending_client.ask(b"second") == b"second"
+        assert await ending_client.send_request(b"second") == b"second"
         (ending,) = set(served.server.connections()) - {regular}
         await served.connect()
         await eventually(lambda: len(list(served.server.connections())) == 3)
@@ -283,7 +283,7 @@ async def test_a_client_is_served_before_thousands_of_new_and_ended_connections(
 async def test_a_client_that_disconnects_after_the_time_slice_is_closed_in_the_next_iteration() -> None:
     async with running_server() as served:
         client = await served.connect()
-        assert await client.ask(b"first") == b"first"
+        assert await client.send_request(b"first") == b"first"
         turns = served.server.turns
         turns.spent_ns = CALLBACKS_NS + 1
         client.close()

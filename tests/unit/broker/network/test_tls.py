@@ -71,7 +71,7 @@ async def test_requests_and_responses_are_encrypted() -> None:
         client = await served.connect(tls=context_that_trusts())
         for size in (0, 1, 100_000, 3_000_000):
             body = bytes(range(256)) * (size // 256)
-            assert await client.ask(body) == body
+            assert await client.send_request(body) == body
 
 
 @on_both_loops
@@ -96,14 +96,14 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
         async with running_server(respond, tls=tls_server()) as served:
             client = await served.connect(tls=context_that_trusts())
             for _ in range(3):
-                assert await client.ask(b"") == data
+                assert await client.send_request(b"") == data
 
 
 @on_both_loops
 async def test_without_client_authentication_the_principal_is_anonymous() -> None:
     async with running_server(tell_principal, tls=tls_server()) as served:
         client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
-        assert await client.ask(b"") == b"User:ANONYMOUS"
+        assert await client.send_request(b"") == b"User:ANONYMOUS"
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ async def test_the_principal_is_that_of_the_certificate(rules: str, principal: b
     tls = tls_server(rules, ssl_client_auth="required")
     async with running_server(tell_principal, tls=tls) as served:
         client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
-        assert await client.ask(b"") == principal
+        assert await client.send_request(b"") == principal
 
 
 @on_both_loops
 async def test_a_requested_certificate_may_be_missing() -> None:
     async with running_server(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
         client = await served.connect(tls=context_that_trusts())
-        assert await client.ask(b"") == b"User:ANONYMOUS"
+        assert await client.send_request(b"") == b"User:ANONYMOUS"
 
 
 @on_both_loops
@@ -311,7 +311,7 @@ async def test_above_the_limit_the_oldest_handshake_of_the_busiest_address_is_cl
         for client in silent[:4]:
             assert await client.is_closed()
         good = await served.connect(tls=context_that_trusts())
-        assert await good.ask(b"good") == b"good"
+        assert await good.send_request(b"good") == b"good"
         with pytest.raises(BlockingIOError):
             other.recv(1)
         other.close()
@@ -325,7 +325,7 @@ async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_cli
 
         async def serve_rounds() -> None:
             for _ in range(10):
-                answers = await asyncio.gather(*(client.ask(b"good") for client in good))
+                answers = await asyncio.gather(*(client.send_request(b"good") for client in good))
                 assert answers == [b"good"] * len(good)
 
         alone = min([await count_python_calls(serve_rounds) for _ in range(3)])
@@ -343,7 +343,7 @@ async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_cli
         together = min([await count_python_calls(serve_rounds) for _ in range(3)])
         assert together <= 1.5 * alone, (together, alone)
         newcomer = await served.connect(tls=context_that_trusts())
-        assert await newcomer.ask(b"good") == b"good"
+        assert await newcomer.send_request(b"good") == b"good"
         for client in silent + torn + half:
             client.reset()
         await eventually(lambda: served.server.listeners["PLAINTEXT"].socket_count == len(good) + 1)
@@ -355,7 +355,7 @@ async def test_a_close_notify_closes_the_connection_without_a_warning(
 ) -> None:
     async with running_server(tls=tls_server()) as served:
         client = await served.connect(tls=context_that_trusts())
-        assert await client.ask(b"x") == b"x"
+        assert await client.send_request(b"x") == b"x"
         client.writer.close()
         await eventually(lambda: served.server.quota.count == 0)
     assert caplog.text == ""

@@ -102,7 +102,7 @@ async def test_a_changed_file_replaces_the_certificate_of_new_connections(tmp_pa
         open_before = await node.served.connect(tls=client_context(parse_tls_settings(trusted)))
         SECOND.write_pem(path)
         await node.uses(SECOND)
-        assert await open_before.ask(b"still open") == b"still open"
+        assert await open_before.send_request(b"still open") == b"still open"
 
 
 @on_both_loops

@@ -46,7 +46,7 @@ async def test_handshakes_are_reported_by_listener() -> None:
     metrics = BrokerMetrics()
     async with running_server(tls=tls_server()) as served:
         report_authentications(metrics, (served.server,))
-        await (await served.connect(tls=context_that_trusts(AUTHORITY))).ask(b"")
+        await (await served.connect(tls=context_that_trusts(AUTHORITY))).send_request(b"")
         with pytest.raises(ssl.SSLError):
             await served.connect(tls=context_that_trusts(Authority.create()))
         failed = PREFIX + 'failed_authentication_total{listener="PLAINTEXT"} 1.0'
@@ -69,5 +69,5 @@ async def test_a_connection_without_authentication_is_not_counted() -> None:
     metrics = BrokerMetrics()
     async with running_server() as served:
         report_authentications(metrics, (served.server,))
-        await (await served.connect()).ask(b"")
+        await (await served.connect()).send_request(b"")
         assert f'{PREFIX}successful_authentication_total{{listener="PLAINTEXT"}} 0.0' in lines(metrics)

@@ -140,8 +140,8 @@ async def test_connections_and_bytes_are_reported() -> None:
     async with running_server(config=network_config(max_connections_per_ip=2)) as served:
         metrics.add_network(served.server)
         first, second = await served.connect(), await served.connect()
-        await first.ask(b"12345")
-        await second.ask(b"1")
+        await first.send_request(b"12345")
+        await second.send_request(b"1")
         assert await (await served.connect()).is_closed()
         values = samples(metrics)
         assert values[prefix + "connections", (("listener", "PLAINTEXT"),)] == 2

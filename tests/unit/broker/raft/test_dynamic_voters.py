@@ -57,7 +57,7 @@ async def add_voter(nodes: QuorumNodes, node_id: int) -> int:
         voter_directory_id=directory_id(nodes, node_id),
         listeners=(Listener(name="CONTROLLER", host="127.0.0.1", port=nodes.ports[node_id]),),
     )
-    code = (await nodes.ask(await nodes.elected(), request, AddRaftVoterResponse)).error_code
+    code = (await nodes.send_request(await nodes.elected(), request, AddRaftVoterResponse)).error_code
     if code not in TEMPORARY:
         return code
     repeated = await add_voter(nodes, node_id)
@@ -68,7 +68,7 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
     request = RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=directory_id(nodes, node_id)
     )
-    code = (await nodes.ask(await nodes.elected(), request, RemoveRaftVoterResponse)).error_code
+    code = (await nodes.send_request(await nodes.elected(), request, RemoveRaftVoterResponse)).error_code
     if code not in TEMPORARY:
         return code
     repeated = await remove_voter(nodes, node_id)
@@ -78,7 +78,7 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
 async def describe_quorum(nodes: QuorumNodes) -> ResponsePartitionData:
     topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(RequestPartitionData(),))
     request = DescribeQuorumRequest(topics=(topic,))
-    answer = await nodes.ask(await nodes.elected(), request, DescribeQuorumResponse)
+    answer = await nodes.send_request(await nodes.elected(), request, DescribeQuorumResponse)
     return answer.topics[0].partitions[0]
 
 
@@ -143,7 +143,7 @@ async def test_a_voter_with_an_empty_disk_is_an_observer_until_it_replaces_the_v
         assert directory_id(nodes, lost) != former
         assert not nodes.quorum(lost).is_voter
         request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=lost, voter_directory_id=former)
-        answer = await nodes.ask(await nodes.elected(), request, RemoveRaftVoterResponse)
+        answer = await nodes.send_request(await nodes.elected(), request, RemoveRaftVoterResponse)
         assert answer.error_code == ErrorCode.NONE
         assert await add_voter(nodes, lost) == ErrorCode.NONE
         await eventually(lambda: nodes.quorum(lost).is_voter)
@@ -156,12 +156,12 @@ async def update_kraft_version(
     if transaction_version is not None:
         updates.append(FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version))
     request = UpdateFeaturesRequest(feature_updates=tuple(updates), validate_only=validate_only)
-    return await nodes.ask(await nodes.elected(), request, UpdateFeaturesResponse)
+    return await nodes.send_request(await nodes.elected(), request, UpdateFeaturesResponse)
 
 
 async def reported_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
     """Return the finalized level in ApiVersions of a controller, 0 if there is none."""
-    answer = await nodes.ask(node_id, negotiation_request(), ApiVersionsResponse)
+    answer = await nodes.send_request(node_id, negotiation_request(), ApiVersionsResponse)
     return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
 
 
@@ -208,7 +208,7 @@ async def test_dynamic_voters_never_become_static() -> None:
         assert await reported_kraft_version(nodes, 1) == 1
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
         request = UpdateFeaturesRequest(feature_updates=(update,))
-        answer = await nodes.ask(1, request, UpdateFeaturesResponse)
+        answer = await nodes.send_request(1, request, UpdateFeaturesResponse)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "static" in (answer.error_message or "")
         assert nodes.quorum(1).kraft_version == 1

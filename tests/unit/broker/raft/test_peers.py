@@ -56,7 +56,7 @@ class RequestingPeer:
         assert request_id not in self.answers, f"request {request_id} is answered twice"
         self.answers[request_id] = message
 
-    def ask(
+    def send_request(
         self, request_id: int, node: int, port: int, message: ApiMessage, host: str = "127.0.0.1"
     ) -> None:
         endpoints = (Endpoint("OTHER", "nowhere", 1), Endpoint("CONTROLLER", host, port))
@@ -78,7 +78,7 @@ async def test_requests_get_responses_from_the_peer() -> None:
     async with scripted_brokers(2) as brokers:
         for broker in brokers:
             respond_to_vote(broker)
-            asker.ask(broker.node_id, broker.node_id, broker.port, VoteRequest())
+            asker.send_request(broker.node_id, broker.node_id, broker.port, VoteRequest())
         assert [await asker.answer(each) for each in (1, 2)] == [VoteResponse()] * 2
         await asker.peers.close()
 
@@ -88,9 +88,9 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker)
-        asker.ask(1, 1, broker.port, FetchRequest())
+        asker.send_request(1, 1, broker.port, FetchRequest())
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
-        asker.ask(2, 1, broker.port, VoteRequest())
+        asker.send_request(2, 1, broker.port, VoteRequest())
         assert await asker.answer(2) == VoteResponse()
         assert 1 not in asker.answers
         await asker.peers.close()
@@ -102,9 +102,9 @@ async def test_an_unreachable_peer_is_reported_and_does_not_delay_others() -> No
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker)
-        asker.ask(1, 7, 1, VoteRequest(), host="slow")
-        asker.ask(2, 8, 1, VoteRequest())
-        asker.ask(3, 1, broker.port, VoteRequest())
+        asker.send_request(1, 7, 1, VoteRequest(), host="slow")
+        asker.send_request(2, 8, 1, VoteRequest())
+        asker.send_request(3, 1, broker.port, VoteRequest())
         assert await asker.answer(3) == VoteResponse()
         assert await asker.answer(2) is None
         assert 1 not in asker.answers
@@ -119,7 +119,7 @@ async def test_first_failure_to_connect_to_a_peer_is_logged_with_its_reason(
     caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
     requester = RequestingPeer()
     for request_id in range(3):
-        requester.ask(request_id, node=2, port=1, message=VoteRequest())
+        requester.send_request(request_id, node=2, port=1, message=VoteRequest())
         assert await requester.answer(request_id) is None
     (record,) = caplog.records
     assert record.getMessage().startswith("Cannot connect to node 2 at 127.0.0.1:1: ")
@@ -134,13 +134,13 @@ async def test_the_end_of_an_outage_is_logged_once_with_the_number_of_failures(
     caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
     requester = RequestingPeer()
     for request_id, message in enumerate((VoteRequest(), FetchRequest(), VoteRequest())):
-        requester.ask(request_id, node=1, port=1, message=message)
+        requester.send_request(request_id, node=1, port=1, message=message)
         assert await requester.answer(request_id) is None
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker)
-        requester.ask(4, 1, broker.port, VoteRequest())
+        requester.send_request(4, 1, broker.port, VoteRequest())
         assert await requester.answer(4) == VoteResponse()
-        requester.ask(5, 1, broker.port, FetchRequest())
+        requester.send_request(5, 1, broker.port, FetchRequest())
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         _, last = [record.getMessage() for record in caplog.records]
         assert last == f"Connected to node 1 at 127.0.0.1:{broker.port} again after 3 failed attempts"
@@ -155,7 +155,7 @@ async def test_a_connection_attempt_has_a_timeout(caplog: pytest.LogCaptureFixtu
             client_id="1", max_response_bytes=1 << 20, request_timeout_ms=10, setup_timeout_ms=60_000
         )
     )
-    asker.ask(1, 7, 1, VoteRequest(), host="slow")
+    asker.send_request(1, 7, 1, VoteRequest(), host="slow")
     assert await asker.answer(1) is None
     assert "at slow:1: no response within 10 ms" in caplog.text
     await asker.peers.close()
@@ -166,10 +166,10 @@ async def test_a_lost_connection_fails_its_requests_and_is_opened_again() -> Non
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker, Close)
-        asker.ask(1, 1, broker.port, VoteRequest())
+        asker.send_request(1, 1, broker.port, VoteRequest())
         assert await asker.answer(1) is None
         respond_to_vote(broker)
-        asker.ask(2, 1, broker.port, VoteRequest())
+        asker.send_request(2, 1, broker.port, VoteRequest())
         assert await asker.answer(2) == VoteResponse()
         await asker.peers.close()
 
@@ -180,9 +180,9 @@ async def test_a_changed_address_of_a_peer_is_used() -> None:
     async with scripted_brokers(2) as (old, new):
         for broker in (old, new):
             respond_to_vote(broker)
-        asker.ask(1, 1, old.port, VoteRequest())
+        asker.send_request(1, 1, old.port, VoteRequest())
         await asker.answer(1)
-        asker.ask(2, 1, new.port, VoteRequest())
+        asker.send_request(2, 1, new.port, VoteRequest())
         await asker.answer(2)
         assert len(new.requests(ApiKey.VOTE)) == 1
         await eventually(lambda: not old.connections)
@@ -194,7 +194,7 @@ async def test_a_changed_address_of_a_peer_is_used() -> None:
 async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
     asker = RequestingPeer()
     for request_id in range(MAX_WAITING + 5):
-        asker.ask(request_id, 7, 1, VoteRequest(), host="slow")
+        asker.send_request(request_id, 7, 1, VoteRequest(), host="slow")
     assert list(asker.answers) == list(range(MAX_WAITING, MAX_WAITING + 5))
     await asker.peers.close()
     assert len(asker.answers) == MAX_WAITING + 5
@@ -205,10 +205,10 @@ async def test_a_peer_without_the_api_is_a_failure() -> None:
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         broker.versions = {int(ApiKey.VOTE): -1}
-        asker.ask(1, 1, broker.port, VoteRequest())
+        asker.send_request(1, 1, broker.port, VoteRequest())
         assert await asker.answer(1) is None
         asker.peers.send(Send(2, 1, (), VoteRequest()))
         assert asker.answers[2] is None
         await asker.peers.close()
-        asker.ask(3, 1, broker.port, FetchRequest())
+        asker.send_request(3, 1, broker.port, FetchRequest())
         assert asker.answers[3] is None

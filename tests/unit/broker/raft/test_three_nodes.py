@@ -143,9 +143,9 @@ async def test_invalid_requests_of_an_unknown_node_do_not_end_the_quorum() -> No
         await nodes.start()
         leader = await nodes.elected()
         for request in (nothing, no_partition, odd_partition, two):
-            answer = await nodes.ask(leader, request, FetchSnapshotResponse)
+            answer = await nodes.send_request(leader, request, FetchSnapshotResponse)
             assert answer.error_code == ErrorCode.INVALID_REQUEST or answer.topics
-        vote = await nodes.ask(leader, VoteRequest(cluster_id="other"), VoteResponse)
+        vote = await nodes.send_request(leader, VoteRequest(cluster_id="other"), VoteResponse)
         assert vote.error_code == ErrorCode.INVALID_REQUEST
         await nodes.set("a", "1")
         assert not nodes.failures[leader].event.is_set()

@@ -160,7 +160,7 @@ class ReplicaFixture:
             self.step(Tick())
         raise AssertionError(f"replica state: {self.state}; expected {state}")
 
-    def ask(self, message: ApiMessage, **fields: Any) -> Any:
+    def send_request(self, message: ApiMessage, **fields: Any) -> Any:
         """Process a request of another node and return the response, or None if the request waits."""
         source = object()
         self.step(RequestReceived(source, message, **fields))
@@ -202,14 +202,14 @@ class ReplicaFixture:
 
     def follow(self, leader_id: int = 2, epoch: int = 1) -> ReplicaFixture:
         """Follow a leader that announced itself."""
-        self.ask(begin(leader_id, epoch))
+        self.send_request(begin(leader_id, epoch))
         assert self.state is State.FOLLOWER
         return self
 
     def fetched_by(self, number: int, offset: int, last_epoch: int, *, disk: int = 1, **fields: Any) -> Any:
         """Fetch as a follower from `offset` and return the partition of the response; None if it waits."""
         request = fetch_of(number, offset, last_epoch, self.epoch, disk=disk, **fields)
-        answer = self.ask(request)
+        answer = self.send_request(request)
         return None if answer is None else partition_data(answer)
 
     def fetches(self, *records: bytes, high_watermark: int = -1) -> list[Effect]:

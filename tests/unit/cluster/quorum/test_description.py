@@ -23,7 +23,7 @@ def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
     subject = leader_of(1, 2, 3)
     subject.fetched_by(9, 1, 1, max_wait_ms=0)
     subject.wait(250)
-    answer = subject.ask(REQUEST)
+    answer = subject.send_request(REQUEST)
     partition = answer.topics[0].partitions[0]
     end_offset = subject.log.end_offset
     assert (partition.leader_id, partition.high_watermark) == (1, end_offset)
@@ -47,16 +47,16 @@ def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
 def test_older_versions_omit_fields_they_lack() -> None:
     subject = leader_of(1, 2, 3)
     for version in (0, 1, 2):
-        answer = subject.ask(REQUEST, version=version)
+        answer = subject.send_request(REQUEST, version=version)
         assert encode(answer, version)
-    assert subject.ask(REQUEST, version=1).topics[0].partitions[0].current_voters[0].replica_directory_id == (
-        ZERO_UUID
-    )
+    assert subject.send_request(REQUEST, version=1).topics[0].partitions[0].current_voters[
+        0
+    ].replica_directory_id == (ZERO_UUID)
 
 
 def test_only_the_leader_describes_the_quorum() -> None:
     subject = ReplicaFixture().follow(2, epoch=3)
-    partition = subject.ask(REQUEST).topics[0].partitions[0]
+    partition = subject.send_request(REQUEST).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         2,
@@ -68,5 +68,5 @@ def test_only_the_leader_describes_the_quorum() -> None:
 
 def test_another_topic_is_unknown() -> None:
     topic = RequestTopicData(topic_name="another", partitions=(RequestPartitionData(),))
-    answer = ReplicaFixture().ask(DescribeQuorumRequest(topics=(topic,)))
+    answer = ReplicaFixture().send_request(DescribeQuorumRequest(topics=(topic,)))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

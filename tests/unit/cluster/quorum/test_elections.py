@@ -79,7 +79,7 @@ def test_a_prospective_without_responses_becomes_unattached() -> None:
 def test_a_prospective_becomes_follower_on_begin_quorum_epoch() -> None:
     subject = ReplicaFixture().follow(2)
     subject.wait_until(State.PROSPECTIVE)
-    subject.ask(begin(2, 1))
+    subject.send_request(begin(2, 1))
     assert subject.state is State.FOLLOWER
 
 
@@ -115,27 +115,27 @@ def test_votes_of_an_ended_election_are_ignored() -> None:
 
 def test_a_vote_is_persisted_before_it_is_reported_and_granted_once_per_epoch() -> None:
     subject = ReplicaFixture()
-    assert verdict(subject.ask(vote_for(2, 5))) == YES
+    assert verdict(subject.send_request(vote_for(2, 5))) == YES
     kinds = [type(effect) for effect in subject.effects]
     assert kinds.index(Persist) < kinds.index(Respond)
     assert subject.record == QuorumRecord(leader_epoch=5, voted_id=2, voted_directory_id=directory(2))
     assert subject.state is State.VOTED
-    assert verdict(subject.ask(vote_for(3, 5))) == NO
-    assert verdict(subject.ask(vote_for(2, 5))) == YES
+    assert verdict(subject.send_request(vote_for(3, 5))) == NO
+    assert verdict(subject.send_request(vote_for(2, 5))) == YES
 
 
 def test_a_vote_is_kept_across_a_restart() -> None:
     record = QuorumRecord(leader_epoch=5, voted_id=2, voted_directory_id=directory(2))
     subject = ReplicaFixture(record=record)
     assert subject.state is State.VOTED
-    assert verdict(subject.ask(vote_for(3, 5))) == NO
-    assert verdict(subject.ask(vote_for(2, 5))) == YES
+    assert verdict(subject.send_request(vote_for(3, 5))) == NO
+    assert verdict(subject.send_request(vote_for(2, 5))) == YES
 
 
 def test_a_candidate_is_its_id_and_directory_id() -> None:
     subject = ReplicaFixture()
-    assert verdict(subject.ask(vote_for(2, 5, disk=1))) == YES
-    assert verdict(subject.ask(vote_for(2, 5, disk=2))) == NO
+    assert verdict(subject.send_request(vote_for(2, 5, disk=1))) == YES
+    assert verdict(subject.send_request(vote_for(2, 5, disk=2))) == NO
 
 
 @pytest.mark.parametrize(
@@ -148,41 +148,41 @@ def test_a_vote_is_granted_only_to_a_log_that_is_up_to_date(
 ) -> None:
     for pre_vote in (False, True):
         subject = ReplicaFixture(log=log_with(1, 1, 2))
-        assert verdict(subject.ask(vote_for(2, 5, last=last, pre_vote=pre_vote))) == expected
+        assert verdict(subject.send_request(vote_for(2, 5, last=last, pre_vote=pre_vote))) == expected
 
 
 def test_a_pre_vote_does_not_change_the_persisted_vote() -> None:
     subject = ReplicaFixture()
     before = subject.record
-    assert verdict(subject.ask(vote_for(2, 0, pre_vote=True))) == YES
+    assert verdict(subject.send_request(vote_for(2, 0, pre_vote=True))) == YES
     assert subject.record == before
     assert not subject.all_of(Persist)
 
 
 def test_a_follower_with_a_live_leader_refuses_pre_votes() -> None:
     subject = ReplicaFixture().follow(2)
-    assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
+    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
     subject = ReplicaFixture().follow(2)
     subject.answer(subject.sent(FetchRequest)[0], fetch_answer(2, 1))
-    assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == NO
+    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == NO
     subject.wait_until(State.PROSPECTIVE)
-    assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == YES
+    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES
 
 
 def test_a_leader_refuses_pre_votes() -> None:
     subject = ReplicaFixture().lead()
-    assert verdict(subject.ask(vote_for(3, 1, last=(1, 9), pre_vote=True))) == NO
+    assert verdict(subject.send_request(vote_for(3, 1, last=(1, 9), pre_vote=True))) == NO
 
 
 def test_a_leader_of_an_older_epoch_resigns_and_grants_its_vote() -> None:
     subject = ReplicaFixture().lead()
-    assert verdict(subject.ask(vote_for(3, 2, last=(1, 9)))) == YES
+    assert verdict(subject.send_request(vote_for(3, 2, last=(1, 9)))) == YES
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.VOTED, 2, None)
 
 
 def test_a_higher_epoch_is_adopted_even_when_the_vote_is_refused() -> None:
     subject = ReplicaFixture(log=log_with(1))
-    assert verdict(subject.ask(vote_for(2, 7))) == NO
+    assert verdict(subject.send_request(vote_for(2, 7))) == NO
     assert (subject.state, subject.epoch) == (State.UNATTACHED, 7)
 
 
@@ -208,14 +208,14 @@ def test_a_response_with_a_higher_epoch_ends_the_election() -> None:
 )
 def test_invalid_requests_are_refused(request_: VoteRequest, error: ErrorCode) -> None:
     subject = ReplicaFixture(record=QuorumRecord(leader_epoch=5))
-    assert verdict(subject.ask(request_)) == (False, error)
+    assert verdict(subject.send_request(request_)) == (False, error)
 
 
 def test_a_request_of_another_cluster_or_topic_is_refused() -> None:
     subject = ReplicaFixture()
-    answer = subject.ask(vote_for(2, 6, cluster_id="another"))
+    answer = subject.send_request(vote_for(2, 6, cluster_id="another"))
     assert (answer.error_code, answer.topics) == (ErrorCode.INCONSISTENT_CLUSTER_ID, ())
-    answer = subject.ask(VoteRequest(cluster_id=None))
+    answer = subject.send_request(VoteRequest(cluster_id=None))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert subject.epoch == 0
 
@@ -246,15 +246,15 @@ def test_a_restarted_voter_without_leader_waits_for_an_election_timeout() -> Non
 
 def test_without_the_safeguard_a_voter_votes_twice() -> None:
     subject = ReplicaFixture(disabled=[Safeguard.ONE_VOTE_PER_EPOCH])
-    assert verdict(subject.ask(vote_for(2, 5))) == YES
-    assert verdict(subject.ask(vote_for(3, 5))) == YES
+    assert verdict(subject.send_request(vote_for(2, 5))) == YES
+    assert verdict(subject.send_request(vote_for(3, 5))) == YES
 
 
 def test_without_the_safeguard_a_vote_is_granted_that_is_not_durable() -> None:
     subject = ReplicaFixture(
         record=QuorumRecord(leader_epoch=4), disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER]
     )
-    subject.ask(vote_for(2, 5))
+    subject.send_request(vote_for(2, 5))
     kinds = [type(effect) for effect in subject.effects]
     assert Respond in kinds
     assert Persist not in kinds

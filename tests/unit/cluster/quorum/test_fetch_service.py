@@ -120,7 +120,7 @@ def test_a_waiting_request_gets_an_error_when_leadership_ends() -> None:
     subject = ReplicaFixture().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
-    subject.ask(vote_for(3, 7, last=(1, 9)))
+    subject.send_request(vote_for(3, 7, last=(1, 9)))
     partition = partition_data(subject.answer_to(source))
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (-1, 7)
@@ -169,12 +169,12 @@ def test_error_responses_name_the_leader_and_its_endpoint() -> None:
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
         (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ]:
-        answer = subject.ask(fetch_of(3, 0, 0, epoch))
+        answer = subject.send_request(fetch_of(3, 0, 0, epoch))
         partition = partition_data(answer)
         assert partition.error_code == error
         assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
         assert [(node.node_id, node.host) for node in answer.node_endpoints] == [(2, "host-2")]
-    old = subject.ask(fetch_of(3, 0, 0, 3), version=15)
+    old = subject.send_request(fetch_of(3, 0, 0, 3), version=15)
     assert old.node_endpoints == ()
 
 
@@ -183,12 +183,12 @@ def test_error_responses_name_the_leader_and_its_endpoint() -> None:
 )
 def test_invalid_fetches_are_refused(request_: FetchRequest) -> None:
     subject = ReplicaFixture().lead()
-    assert partition_data(subject.ask(request_)).error_code == ErrorCode.INVALID_REQUEST
+    assert partition_data(subject.send_request(request_)).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_fetches_of_another_cluster_are_refused() -> None:
     subject = ReplicaFixture().lead()
-    answer = subject.ask(fetch_of(2, 0, 0, 1, cluster_id="another"))
+    answer = subject.send_request(fetch_of(2, 0, 0, 1, cluster_id="another"))
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 

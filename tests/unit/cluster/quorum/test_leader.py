@@ -118,8 +118,8 @@ def test_a_restarted_leader_does_not_lead_its_epoch_again() -> None:
     subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4, leader_id=1, voted_id=1))
     assert (subject.state, subject.quorum.leader_id) == (State.RESIGNED, None)
     assert subject.sent(EndQuorumEpochRequest)
-    assert verdict(subject.ask(vote_for(2, 4))) == (False, ErrorCode.NONE)
-    assert verdict(subject.ask(vote_for(2, 5))) == (True, ErrorCode.NONE)
+    assert verdict(subject.send_request(vote_for(2, 4))) == (False, ErrorCode.NONE)
+    assert verdict(subject.send_request(vote_for(2, 5))) == (True, ErrorCode.NONE)
 
 
 def test_a_restarted_follower_knows_its_leader() -> None:
@@ -130,14 +130,14 @@ def test_a_restarted_follower_knows_its_leader() -> None:
 
 def test_the_first_preferred_successor_starts_an_election_at_once_and_others_later() -> None:
     first = ReplicaFixture().follow(2)
-    first.ask(end(2, 1, 1, 3))
+    first.send_request(end(2, 1, 1, 3))
     assert first.state is State.PROSPECTIVE
     second = ReplicaFixture(3).follow(2)
     second.answer(second.sent(FetchRequest)[0], fetch_answer(2, 1))
-    second.ask(end(2, 1, 1, 3))
+    second.send_request(end(2, 1, 1, 3))
     assert second.state is State.FOLLOWER
     request = vote_for(1, 1, pre_vote=True, voter_id=3)
-    assert verdict(second.ask(request)) == (True, ErrorCode.NONE), "its leader has resigned"
+    assert verdict(second.send_request(request)) == (True, ErrorCode.NONE), "its leader has resigned"
     second.wait(500)
     assert second.state is State.PROSPECTIVE
 
@@ -153,7 +153,7 @@ def test_invalid_begin_quorum_epoch_requests_are_refused() -> None:
     subject = ReplicaFixture().follow(2, epoch=3)
 
     def error(request: Any) -> int:
-        return int(subject.ask(request).topics[0].partitions[0].error_code)
+        return int(subject.send_request(request).topics[0].partitions[0].error_code)
 
     assert error(begin(3, 2)) == ErrorCode.FENCED_LEADER_EPOCH
     assert error(begin(3, 3)) == ErrorCode.INVALID_REQUEST
@@ -166,7 +166,7 @@ def test_invalid_begin_quorum_epoch_requests_are_refused() -> None:
 
 def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
     subject = ReplicaFixture().lead()
-    subject.ask(begin(3, 8))
+    subject.send_request(begin(3, 8))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 8, 3)
     assert subject.all_of(LeaderChanged) == [LeaderChanged(8, 3)]
     assert [send.to_node for send in subject.sent(FetchRequest)] == [3]

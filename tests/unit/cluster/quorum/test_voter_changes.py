@@ -152,8 +152,10 @@ def test_voters_change_one_at_a_time() -> None:
     source = object()
     subject.step(RequestReceived(source, remove(3)))
     for request in (add(4), remove(2)):
-        assert subject.ask(request).error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert subject.ask(update(2, subject.epoch, "elsewhere")).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert subject.send_request(request).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (
+        subject.send_request(update(2, subject.epoch, "elsewhere")).error_code == ErrorCode.REQUEST_TIMED_OUT
+    )
     caught_up(subject, 2)
     assert subject.answer_to(source).error_code == ErrorCode.NONE
     assert subject.quorum.voter_ids == (1, 2)
@@ -165,12 +167,12 @@ def test_a_timed_out_change_still_blocks_the_next() -> None:
     subject.step(RequestReceived(source, remove(3)))
     subject.wait(1000)
     assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert subject.ask(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert subject.send_request(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_new_leader_changes_voters_only_after_a_commit_in_its_epoch() -> None:
     subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
-    assert subject.ask(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert subject.send_request(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
     caught_up(subject, 2)
     subject.step(RequestReceived(object(), remove(3)))
     assert subject.quorum.voter_ids == (1, 2)
@@ -214,14 +216,14 @@ def test_a_removed_voter_is_a_candidate_until_the_removal_is_committed() -> None
 
 def test_invalid_requests_get_an_error_message() -> None:
     subject = leader_of(1, 2)
-    assert subject.ask(add(2, disk=2)).error_code == ErrorCode.DUPLICATE_VOTER
-    assert subject.ask(add(3, listeners=())).error_code == ErrorCode.INVALID_REQUEST
-    assert subject.ask(add(3, cluster_id="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert subject.ask(remove(2, disk=2)).error_code == ErrorCode.VOTER_NOT_FOUND
-    assert subject.ask(remove(9)).error_code == ErrorCode.VOTER_NOT_FOUND
-    assert leader_of(1).ask(remove(1)).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.send_request(add(2, disk=2)).error_code == ErrorCode.DUPLICATE_VOTER
+    assert subject.send_request(add(3, listeners=())).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.send_request(add(3, cluster_id="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert subject.send_request(remove(2, disk=2)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert subject.send_request(remove(9)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert leader_of(1).send_request(remove(1)).error_code == ErrorCode.INVALID_REQUEST
     follower = ReplicaFixture().follow(2)
-    assert follower.ask(add(4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert follower.send_request(add(4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_voter_with_too_many_endpoints_for_a_snapshot_header_is_refused() -> None:
@@ -233,16 +235,16 @@ def test_a_voter_with_too_many_endpoints_for_a_snapshot_header_is_refused() -> N
         for number in range(800)
     )
     changed = replace(update(2, subject.epoch, "elsewhere"), listeners=many)
-    assert subject.ask(changed).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.send_request(changed).error_code == ErrorCode.INVALID_REQUEST
     added = tuple(add_raft_voter.Listener(name=each.name, host=each.host, port=each.port) for each in many)
-    assert subject.ask(add(3, listeners=added)).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.send_request(add(3, listeners=added)).error_code == ErrorCode.INVALID_REQUEST
     assert subject.log.end_offset == end_offset
 
 
 def test_static_voters_can_be_upgraded_but_not_changed() -> None:
     subject = ReplicaFixture().lead()
     subject.fetched_by(2, 1, 1)
-    assert subject.ask(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert subject.send_request(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
     (refused,) = subject.all_of(AppendRejected)
     assert "[3]" in refused.reason
@@ -259,12 +261,14 @@ def test_an_upgrade_records_endpoints_reported_by_static_voters() -> None:
     subject = ReplicaFixture().lead()
     subject.fetched_by(2, 1, 1)
     end_offset = subject.log.end_offset
-    assert subject.ask(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
-    assert subject.ask(update(3, subject.epoch, "host-3", versions=(0, 0))).error_code == ErrorCode.NONE
+    assert subject.send_request(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
+    assert (
+        subject.send_request(update(3, subject.epoch, "host-3", versions=(0, 0))).error_code == ErrorCode.NONE
+    )
     assert subject.log.end_offset == end_offset
     subject.step(UpgradeVoters(subject.epoch))
     assert "[3] do not support" in subject.all_of(AppendRejected)[0].reason
-    subject.ask(update(3, subject.epoch, "host-3"))
+    subject.send_request(update(3, subject.epoch, "host-3"))
     subject.step(UpgradeVoters(subject.epoch))
     assert subject.all_of(RecordsAppended)
     assert [each.endpoints[0].host for each in subject.quorum.voters] == ["host-1", "moved", "host-3"]
@@ -286,13 +290,13 @@ def test_a_static_voter_sends_update_raft_voter_once_to_each_leader() -> None:
 
 def test_changed_endpoints_of_a_voter_are_recorded() -> None:
     subject = leader_of(1, 2)
-    answer = subject.ask(update(2, subject.epoch, "elsewhere"))
+    answer = subject.send_request(update(2, subject.epoch, "elsewhere"))
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)
     assert subject.quorum.voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "elsewhere", 9093),)
     caught_up(subject, 2)
     unsupported = update(2, subject.epoch, "elsewhere", versions=(0, 0))
-    assert subject.ask(unsupported).error_code == ErrorCode.INVALID_REQUEST
-    assert subject.ask(update(2, 1, "old")).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert subject.send_request(unsupported).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.send_request(update(2, 1, "old")).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_a_follower_sends_update_raft_voter_when_its_entry_is_out_of_date() -> None:

@@ -87,7 +87,7 @@ class Border:
     def log(self):  # type: ignore[no-untyped-def]
         return self.partition.log
 
-    def ask(
+    def send_request(
         self, *timestamps: int, topic: str = "t", version: int = 11, timeout_ms: int = 0, replica_id: int = -1
     ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
         requested = tuple(
@@ -102,7 +102,7 @@ class Border:
         return run_steps(self.handler.handle(context(version), request))
 
     def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
-        response = self.ask(timestamp, topic=topic)
+        response = self.send_request(timestamp, topic=topic)
         assert isinstance(response, ListOffsetsResponse)
         partition = response.topics[0].partitions[0]
         assert partition.error_code == 0
@@ -149,7 +149,7 @@ def test_an_untiered_topic_has_no_tiered_and_no_pending_offset() -> None:
 
 async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> None:
     border = Border()
-    response = border.ask(5)
+    response = border.send_request(5)
     ((search, outcome),) = (
         border.tier.reader.searches if border.tier.reader.searches else await search_log(border)
     )
@@ -173,7 +173,7 @@ async def search_log(border: Border) -> list:  # type: ignore[type-arg]
 
 async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> None:
     border = Border()
-    response = border.ask(45)
+    response = border.send_request(45)
     ((_, outcome),) = await search_log(border)
     outcome.set_result(None)
     await loop_iterations(5)
@@ -183,7 +183,7 @@ async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> N
 
 async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
     border = Border()
-    response = border.ask(45)
+    response = border.send_request(45)
     ((_, first),) = await search_log(border)
     move_to_remote(border.log, 6, NOW_MS)
     first.set_result(None)
@@ -199,7 +199,7 @@ async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
 async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
     """A consumer that reads from there would be out of range, and would be reset by auto.offset.reset."""
     border = Border()
-    response = border.ask(5)
+    response = border.send_request(5)
     ((_, first),) = await search_log(border)
     border.log.advance_log_start_offset_from_remote(2)
     first.set_result(RecordPlace(10, 1, 0))
@@ -214,7 +214,7 @@ async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
 
 async def test_no_record_at_or_after_the_timestamp_is_offset_minus_one() -> None:
     border = Border()
-    response = border.ask(51)
+    response = border.send_request(51)
     ((_, outcome),) = await search_log(border)
     outcome.set_result(None)
     await loop_iterations(5)
@@ -233,7 +233,7 @@ async def test_a_lookup_beyond_its_timeout_is_timed_out_and_cancelled(
 ) -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
-    response = border.ask(5, LATEST, timeout_ms=timeout_ms)
+    response = border.send_request(5, LATEST, timeout_ms=timeout_ms)
     ((_, outcome),) = await search_log(border)
     border.clock.now_ms += waited_ms - 1
     border.timers.advance()
@@ -249,7 +249,7 @@ async def test_a_lookup_beyond_its_timeout_is_timed_out_and_cancelled(
 
 async def test_a_lookup_of_a_disconnected_client_is_cancelled() -> None:
     border = Border()
-    response = border.ask(5, timeout_ms=2**31 - 1)
+    response = border.send_request(5, timeout_ms=2**31 - 1)
     ((_, outcome),) = await search_log(border)
     cast("asyncio.Future[ListOffsetsResponse]", response).cancel()
     await loop_iterations(5)
@@ -266,7 +266,7 @@ async def test_a_lookup_of_a_disconnected_client_is_cancelled() -> None:
 )
 async def test_an_error_of_a_lookup_affects_only_its_partition(error: Exception, code: ErrorCode) -> None:
     border = Border()
-    response = border.ask(5)
+    response = border.send_request(5)
     ((_, outcome),) = await search_log(border)
     outcome.set_exception(error)
     await loop_iterations(5)
@@ -276,7 +276,7 @@ async def test_an_error_of_a_lookup_affects_only_its_partition(error: Exception,
 async def test_two_partitions_are_searched_concurrently() -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
-    response = border.ask(5, 5)
+    response = border.send_request(5, 5)
     (_, first), (_, second) = await search_log(border)
     second.set_result(None)
     await loop_iterations(5)
@@ -288,7 +288,7 @@ async def test_two_partitions_are_searched_concurrently() -> None:
 
 async def test_a_partition_removed_during_the_lookup_is_answered_at_once() -> None:
     border = Border()
-    response = border.ask(5)
+    response = border.send_request(5)
     await loop_iterations(5)
     border.replicas.replay(
         PartitionChangeRecord(partition_id=0, topic_id=border.topic_id, replicas=(2,), isr=(2,), leader=2)
@@ -300,7 +300,7 @@ async def test_a_partition_removed_during_the_lookup_is_answered_at_once() -> No
 
 def test_an_empty_tiered_log_is_not_searched() -> None:
     border = Border()
-    response = border.ask(LATEST, 5)
+    response = border.send_request(LATEST, 5)
     assert isinstance(response, ListOffsetsResponse)
     assert response.topics[0].partitions[1].offset == -1
 

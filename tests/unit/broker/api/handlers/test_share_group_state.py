@@ -57,11 +57,13 @@ class Client:
 
     def coordinator_error(self, key: str) -> ErrorCode:
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))
-        return ErrorCode(self.raw.ask(request, 6, FindCoordinatorResponse).coordinators[0].error_code)
+        return ErrorCode(
+            self.raw.send_request(request, 6, FindCoordinatorResponse).coordinators[0].error_code
+        )
 
-    def ask(self, messages: StateMessages[Any, Any], items: Sequence[Any]) -> list[Any]:
+    def send_request(self, messages: StateMessages[Any, Any], items: Sequence[Any]) -> list[Any]:
         request = messages.create_request(messages.share_partition(items[0]).group_id, items)
-        response = self.raw.ask(request, APIS[request.api_key].highest, messages.response)
+        response = self.raw.send_request(request, APIS[request.api_key].highest, messages.response)
         return messages.results(items, response)
 
 
@@ -79,7 +81,7 @@ def test_a_state_is_written_read_and_kept_across_a_restart(tmp_path: Path) -> No
     assert client.coordinator_error("g") is ErrorCode.INVALID_REQUEST
     wait_until(lambda: client.coordinator_error(partitions[0].coordinator_key) is ErrorCode.NONE)
     initial = [InitialState(share_partition=partition, state_epoch=1) for partition in partitions]
-    wait_until(lambda: client.ask(INITIALIZE, initial) == [StateResult(error_message=None)] * 2)
+    wait_until(lambda: client.send_request(INITIALIZE, initial) == [StateResult(error_message=None)] * 2)
     write = StateWrite(
         share_partition=partitions[0],
         state_epoch=1,
@@ -88,30 +90,30 @@ def test_a_state_is_written_read_and_kept_across_a_restart(tmp_path: Path) -> No
         delivery_complete_count=4,
         batches=BATCHES,
     )
-    assert client.ask(WRITE, [write]) == [StateResult()]
+    assert client.send_request(WRITE, [write]) == [StateResult()]
     client.close()
 
     client = Client(tmp_path)
     reads = [StateRead(share_partition=partition, leader_epoch=4) for partition in partitions]
-    wait_until(lambda: client.ask(READ, reads)[0].error_code is ErrorCode.NONE)
-    assert client.ask(READ, reads) == [
+    wait_until(lambda: client.send_request(READ, reads)[0].error_code is ErrorCode.NONE)
+    assert client.send_request(READ, reads) == [
         StoredState(state_epoch=1, start_offset=5, batches=BATCHES),
         StoredState(state_epoch=1, start_offset=-1),
     ]
-    assert client.ask(WRITE, [write])[0].error_code is ErrorCode.FENCED_LEADER_EPOCH
-    [summary] = client.ask(READ_SUMMARY, reads[:1])
+    assert client.send_request(WRITE, [write])[0].error_code is ErrorCode.FENCED_LEADER_EPOCH
+    [summary] = client.send_request(READ_SUMMARY, reads[:1])
     assert summary == StateSummary(state_epoch=1, leader_epoch=4, start_offset=5, delivery_complete_count=4)
-    assert client.ask(DELETE, partitions) == [StateResult()] * 2
-    assert client.ask(READ, reads)[0].error_code is ErrorCode.INVALID_REQUEST
+    assert client.send_request(DELETE, partitions) == [StateResult()] * 2
+    assert client.send_request(READ, reads)[0].error_code is ErrorCode.INVALID_REQUEST
     client.close()
 
 
 def test_a_request_without_a_group_has_no_results(client: Client) -> None:
     request = InitializeShareGroupStateRequest(topics=())
-    assert client.raw.ask(request, 0, InitializeShareGroupStateResponse).results == ()
+    assert client.raw.send_request(request, 0, InitializeShareGroupStateResponse).results == ()
 
 
 def test_a_broker_that_does_not_lead_the_state_partition_is_not_the_coordinator(client: Client) -> None:
     read = StateRead(share_partition=SharePartitionKey("g", UUID(int=1), 0), leader_epoch=0)
-    [state] = client.ask(READ, [read])
+    [state] = client.send_request(READ, [read])
     assert state.error_code is ErrorCode.NOT_COORDINATOR

@@ -43,13 +43,13 @@ def controller_client(three: ThreeNodes, node_id: int) -> RawClient:
 
 
 def describe_cluster(client: RawClient, version: int, **fields: Any) -> DescribeClusterResponse:
-    return client.ask(DescribeClusterRequest(**fields), version, DescribeClusterResponse)
+    return client.send_request(DescribeClusterRequest(**fields), version, DescribeClusterResponse)
 
 
 def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
     with controller_client(three, 1) as client:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-        keys = {each.api_key for each in client.ask(request, 4, ApiVersionsResponse).api_keys}
+        keys = {each.api_key for each in client.send_request(request, 4, ApiVersionsResponse).api_keys}
     assert keys >= FORWARDABLE
     assert keys >= {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.VOTE}
     assert not keys & {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP, ApiKey.FIND_COORDINATOR}
@@ -109,7 +109,7 @@ def test_a_client_that_changes_too_many_partitions_directly_is_muted(
         # Version 5 is not strict: the topic is created, and the client is throttled.
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
         began_s = monotonic()
-        throttle_time_ms = client.ask(request, 5, CreateTopicsResponse).throttle_time_ms
+        throttle_time_ms = client.send_request(request, 5, CreateTopicsResponse).throttle_time_ms
         assert throttle_time_ms > 500
         describe_cluster(client, 1, endpoint_type=2)
         assert monotonic() - began_s > throttle_time_ms / 1000 - 0.1
@@ -123,12 +123,12 @@ def test_only_the_active_controller_changes_metadata(three: ThreeNodes) -> None:
     )
     for node_id in (1, 2, 3):
         with controller_client(three, node_id) as client:
-            [topic] = client.ask(request, 7, CreateTopicsResponse).topics
+            [topic] = client.send_request(request, 7, CreateTopicsResponse).topics
         expected = ErrorCode.NONE if node_id == active else ErrorCode.NOT_CONTROLLER
         assert topic.error_code == expected
 
 
 def test_configs_are_described_by_controllers_too(three: ThreeNodes) -> None:
     with controller_client(three, 2) as client:
-        answer = client.ask(DescribeConfigsRequest(), 4, DescribeConfigsResponse)
+        answer = client.send_request(DescribeConfigsRequest(), 4, DescribeConfigsResponse)
     assert answer.results == ()

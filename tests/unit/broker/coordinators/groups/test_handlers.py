@@ -139,7 +139,7 @@ class Broker:
         """Record the topic whose creation is requested."""
         self.created.append(topic)
 
-    async def ask(self, request: ApiMessage, version: int) -> Any:
+    async def send_request(self, request: ApiMessage, version: int) -> Any:
         """Encode a request, let its handler respond, and return the decoded response."""
         arrived = decode(type(request), encode(request, version), version)
         context = RequestContext(
@@ -190,7 +190,7 @@ async def join(broker: Broker, version: int, instance: str | None = None) -> Any
 
 async def join_after_delay(broker: Broker, request: JoinGroupRequest, version: int) -> Any:
     """Send a join, and let its delay pass when the join is parked; return the response."""
-    pending = asyncio.ensure_future(broker.ask(request, version))
+    pending = asyncio.ensure_future(broker.send_request(request, version))
     for _ in range(5):
         await asyncio.sleep(0)
         broker.time.pass_time(1)
@@ -214,7 +214,7 @@ async def test_a_group_is_formed_in_every_version_of_join_group(broker: Broker, 
 async def test_a_refused_join_has_a_protocol_name_that_the_version_can_express(
     broker: Broker, version: int
 ) -> None:
-    answer = await broker.ask(replace(join_request(version), session_timeout_ms=1), version)
+    answer = await broker.send_request(replace(join_request(version), session_timeout_ms=1), version)
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert answer.protocol_name == (None if version >= 7 else "")
 
@@ -222,7 +222,7 @@ async def test_a_refused_join_has_a_protocol_name_that_the_version_can_express(
 @pytest.mark.parametrize("version", range(5, 10))
 async def test_a_fenced_join_can_be_expressed_in_every_version(broker: Broker, version: int) -> None:
     request = join_request(version, instance="i")
-    first, second = (asyncio.ensure_future(broker.ask(request, version)) for _ in range(2))
+    first, second = (asyncio.ensure_future(broker.send_request(request, version)) for _ in range(2))
     for _ in range(5):
         await asyncio.sleep(0)
         broker.time.pass_time(1)
@@ -245,7 +245,7 @@ async def test_the_assignment_is_returned_in_every_version_of_sync_group(
         protocol_name="range",
         assignments=(SyncGroupRequestAssignment(member_id=member_id, assignment=b"all"),),
     )
-    answer = await broker.ask(request, version)
+    answer = await broker.send_request(request, version)
     assert (answer.error_code, answer.assignment) == (0, b"all")
     assert answer.protocol_name == ("range" if version >= 5 else None)
 
@@ -254,8 +254,8 @@ async def test_the_assignment_is_returned_in_every_version_of_sync_group(
 async def test_heartbeats_are_answered_in_every_version(broker: Broker, version: int) -> None:
     member_id = (await join(broker, 3)).member_id
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-    assert (await broker.ask(request, version)).error_code == 0
-    assert (await broker.ask(replace(request, generation_id=2), version)).error_code == (
+    assert (await broker.send_request(request, version)).error_code == 0
+    assert (await broker.send_request(replace(request, generation_id=2), version)).error_code == (
         ErrorCode.ILLEGAL_GENERATION
     )
 
@@ -267,7 +267,7 @@ async def test_members_leave_in_every_version(broker: Broker, version: int) -> N
         request = LeaveGroupRequest(group_id="g", member_id=member_id)
     else:
         request = LeaveGroupRequest(group_id="g", members=(MemberIdentity(member_id=member_id),))
-    answer = await broker.ask(request, version)
+    answer = await broker.send_request(request, version)
     assert answer.error_code == 0
     assert [member.error_code for member in answer.members] == ([] if version < 3 else [0])
 
@@ -298,7 +298,7 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     broker: Broker, version: int
 ) -> None:
     request = commit_request(version, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0), ("t", TOPIC_ID, 7))
-    answer = await broker.ask(request, version)
+    answer = await broker.send_request(request, version)
     unknown_group = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     assert errors == [0, unknown_group, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -312,13 +312,13 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
 
 async def test_an_error_of_the_whole_commit_is_set_for_every_existing_partition(broker: Broker) -> None:
     request = commit_request(9, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0))
-    answer = await broker.ask(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
+    answer = await broker.send_request(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def test_a_commit_without_existing_partitions_does_not_reach_the_coordinator(broker: Broker) -> None:
-    answer = await broker.ask(commit_request(9, ("u", UNKNOWN_ID, 0)), 9)
+    answer = await broker.send_request(commit_request(9, ("u", UNKNOWN_ID, 0)), 9)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.log.batches == {0: []}
 
@@ -343,8 +343,8 @@ def fetch_request(version: int, *, everything: bool = False) -> OffsetFetchReque
 
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_offsets_are_fetched_in_every_version(broker: Broker, version: int) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    answer = await broker.ask(fetch_request(version), version)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    answer = await broker.send_request(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     ((name, topic_id, partitions),) = (
         (topic.name, getattr(topic, "topic_id", ZERO_UUID), topic.partitions) for topic in topics
@@ -362,8 +362,8 @@ async def test_offsets_are_fetched_in_every_version(broker: Broker, version: int
 async def test_all_offsets_are_fetched_in_every_version_that_can_ask_for_them(
     broker: Broker, version: int
 ) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 1)), 9)
-    answer = await broker.ask(fetch_request(version, everything=True), version)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 1)), 9)
+    answer = await broker.send_request(fetch_request(version, everything=True), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1]]
 
@@ -381,19 +381,19 @@ async def test_repeated_partitions_are_returned_once(broker: Broker, version: in
             request.groups[0], topics=(replace(asked_by_group, partition_indexes=(1, 0) * 1_000),) * 2
         )
         request = replace(request, groups=(group, group))
-    answer = await broker.ask(request, version)
+    answer = await broker.send_request(request, version)
     (topics,) = (answer.topics,) if version < 8 else [each.topics for each in answer.groups]
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1, 0]]
 
 
 async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: Broker) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     requested = tuple(
         OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
         for topic_id in (UNKNOWN_ID, TOPIC_ID)
     )
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
-    answer = await broker.ask(request, 10)
+    answer = await broker.send_request(request, 10)
     assert [
         (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].committed_offset)
         for topic in answer.groups[0].topics
@@ -401,12 +401,12 @@ async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: Broker
 
 
 async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_id(broker: Broker) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     new_id = UUID(int=99)
     broker.image = image_after_records([broker_registration_record(1), *topic("t", new_id, 2)])
     requested = (OffsetFetchRequestTopics(topic_id=new_id, partition_indexes=(0,)),)
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
-    answer = await broker.ask(request, 10)
+    answer = await broker.send_request(request, 10)
     assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
 
 
@@ -415,20 +415,20 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
     broker: Broker, version: int
 ) -> None:
     """No coordinator removed the old topic's offsets; a consumer of the new topic must not skip records."""
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     broker.image = image_after_records([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
-    answer = await broker.ask(fetch_request(version), version)
+    answer = await broker.send_request(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert [p.committed_offset for each in topics for p in each.partitions] == [-1, -1]
     if version >= 2:
-        answer = await broker.ask(fetch_request(version, everything=True), version)
+        answer = await broker.send_request(fetch_request(version, everything=True), version)
         assert (answer.topics if version < 8 else answer.groups[0].topics) == ()
-    await broker.ask(commit_request(9, ("t", ZERO_UUID, 1)), 9)
-    answer = await broker.ask(fetch_request(version), version)
+    await broker.send_request(commit_request(9, ("t", ZERO_UUID, 1)), 9)
+    answer = await broker.send_request(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert [p.committed_offset for each in topics for p in each.partitions] == [-1, 5]
     if version >= 2:
-        answer = await broker.ask(fetch_request(version, everything=True), version)
+        answer = await broker.send_request(fetch_request(version, everything=True), version)
         topics = answer.topics if version < 8 else answer.groups[0].topics
         assert [[p.partition_index for p in each.partitions] for each in topics] == [[1]]
 
@@ -438,7 +438,7 @@ async def test_a_group_of_another_coordinator_is_refused_in_the_field_of_the_ver
     broker: Broker, version: int
 ) -> None:
     broker.service.on_resignation(0)
-    answer = await broker.ask(fetch_request(version), version)
+    answer = await broker.send_request(fetch_request(version), version)
     expected = ErrorCode.NOT_COORDINATOR
     if version == 1:
         assert [p.error_code for p in answer.topics[0].partitions] == [expected, expected]
@@ -449,7 +449,7 @@ async def test_a_group_of_another_coordinator_is_refused_in_the_field_of_the_ver
 
 
 async def test_offsets_are_deleted_for_partitions_that_exist(broker: Broker) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     partitions = tuple(OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9))
     request = OffsetDeleteRequest(
         group_id="g",
@@ -458,14 +458,14 @@ async def test_offsets_are_deleted_for_partitions_that_exist(broker: Broker) -> 
             OffsetDeleteRequestTopic(name="u", partitions=partitions),
         ),
     )
-    answer = await broker.ask(request, 0)
+    answer = await broker.send_request(request, 0)
     unknown_group = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [[p.error_code for p in topic.partitions] for topic in answer.topics] == [
         [0, unknown_group],
         [unknown_group, unknown_group],
     ]
     with pytest.raises(KafkaError) as raised:
-        await broker.ask(replace(request, group_id="unknown"), 0)
+        await broker.send_request(replace(request, group_id="unknown"), 0)
     assert raised.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -476,7 +476,7 @@ async def test_groups_are_listed_in_every_version(broker: Broker, version: int) 
         states_filter=("completingrebalance",) if version >= 4 else (),
         types_filter=("classic",) if version >= 5 else (),
     )
-    (group,) = (await broker.ask(request, version)).groups
+    (group,) = (await broker.send_request(request, version)).groups
     assert (group.group_id, group.protocol_type) == ("g", "consumer")
     assert group.group_state == ("CompletingRebalance" if version >= 4 else "")
     assert group.group_type == ("classic" if version >= 5 else "")
@@ -486,7 +486,7 @@ async def test_groups_are_listed_in_every_version(broker: Broker, version: int) 
 async def test_groups_are_described_in_every_version(broker: Broker, version: int) -> None:
     await join(broker, 3)
     request = DescribeGroupsRequest(groups=("g", "u", "g"), include_authorized_operations=version >= 3)
-    described_group, unknown_group = (await broker.ask(request, version)).groups
+    described_group, unknown_group = (await broker.send_request(request, version)).groups
     assert [member.client_host for member in described_group.members] == ["/10.0.0.1"]
     assert unknown_group.group_state == "Dead"
     assert unknown_group.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
@@ -497,8 +497,8 @@ async def test_groups_are_described_in_every_version(broker: Broker, version: in
 
 @pytest.mark.parametrize("version", range(3))
 async def test_groups_are_deleted_in_every_version(broker: Broker, version: int) -> None:
-    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    answer = await broker.ask(DeleteGroupsRequest(groups_names=("g", "u", "g")), version)
+    await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    answer = await broker.send_request(DeleteGroupsRequest(groups_names=("g", "u", "g")), version)
     assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("g", 0),
         ("u", ErrorCode.GROUP_ID_NOT_FOUND),
@@ -513,12 +513,12 @@ def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
 
 @pytest.mark.parametrize("version", range(7))
 async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, version: int) -> None:
-    answer = await broker.ask(find_request(version), version)
+    answer = await broker.send_request(find_request(version), version)
     first = answer if version < 4 else answer.coordinators[0]
     assert (first.error_code, first.node_id, first.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert broker.created[0] == "__consumer_offsets"
     broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50), broker.image)
-    answer = await broker.ask(find_request(version), version)
+    answer = await broker.send_request(find_request(version), version)
     coordinators = [answer] if version < 4 else answer.coordinators
     assert [(c.error_code, c.node_id, c.host, c.port) for c in coordinators] == [(0, 1, "host1", 9093)] * len(
         coordinators
@@ -531,11 +531,11 @@ async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, versio
 
 async def test_a_partition_without_live_leader_has_no_coordinator(broker: Broker) -> None:
     broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50, leader=-1), broker.image)
-    answer = await broker.ask(find_request(4), 4)
+    answer = await broker.send_request(find_request(4), 4)
     assert {c.error_code for c in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     fenced = broker_registration_record(1, fenced=True)
     broker.image = image_after_records([fenced, *topic("__consumer_offsets", OFFSETS_ID, 50)])
-    answer = await broker.ask(find_request(3), 3)
+    answer = await broker.send_request(find_request(3), 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -543,7 +543,7 @@ async def test_a_partition_without_live_leader_has_no_coordinator(broker: Broker
 async def test_key_types_without_a_coordinator_are_invalid(
     broker: Broker, version: int, key_type: int
 ) -> None:
-    answer = await broker.ask(find_request(version, key_type), version)
+    answer = await broker.send_request(find_request(version, key_type), version)
     first = answer if version < 4 else answer.coordinators[0]
     assert first.error_code == ErrorCode.INVALID_REQUEST
     assert broker.created == []

@@ -238,7 +238,7 @@ async def test_every_version_of_sasl_authenticate(version: int) -> None:
 async def test_messages_are_frames_after_a_handshake_of_version_0() -> None:
     async with serve_with_gate() as gate:
         assert (await gate.handshake(version=0)).error_code == 0
-        assert await gate.client.ask(ALICE) == b""
+        assert await gate.client.send_request(ALICE) == b""
         assert await gate.is_served()
         assert gate.served == [(3, "User:alice")]
 
@@ -391,7 +391,7 @@ async def test_large_frames_are_allowed_after_authentication() -> None:
     async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
-        assert await gate.client.ask(b"\0\3" + bytes(5000)) == b"served"
+        assert await gate.client.send_request(b"\0\3" + bytes(5000)) == b"served"
 
 
 @pytest.mark.parametrize(
