@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.integration.console.conftest import HOSTILE
+from tests.integration.console.conftest import HOSTILE, running_console
 from tests.support.chromium import Page, running_browser
+from tidelog.testing.embedded import EmbeddedCluster
 
 PICTURES = os.environ.get("TIDELOG_CONSOLE_PICTURES")
 """A directory for pictures of every page; none are written by default."""
@@ -77,6 +78,20 @@ async def test_a_script_that_reached_the_page_would_not_run(address: str, page: 
     await page.wait_for("document.querySelector('main img')?.complete")
     assert await page.value("document.title") != "run"
     assert any("Content Security Policy" in problem for problem in page.problems)
+
+
+@pytest.mark.long
+async def test_a_topic_of_2000_partitions_is_shown(page: Page) -> None:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topics({"wide": 2_000})
+        with running_console(cluster.bootstrap_servers) as address:
+            await page.open(f"{address}#/topics/wide", 1280)
+            await page.wait_for(
+                "document.querySelectorAll('[aria-label=Partitions] tbody tr').length === 2000"
+            )
+            await page.open(f"{address}#/", 1280)
+            await page.wait_for("document.querySelector('main').textContent.includes('2,000')")
+    assert page.problems == []
 
 
 async def test_the_tier_is_described_for_screen_readers(address: str, page: Page) -> None:

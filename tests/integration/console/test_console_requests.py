@@ -81,6 +81,15 @@ async def test_the_cookie_is_hidden_from_scripts_and_other_sites(address: str) -
         assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
 
 
+async def test_two_consoles_of_one_machine_are_used_at_the_same_time(
+    browser: Browser, cluster: EmbeddedCluster
+) -> None:
+    with running_console(cluster.bootstrap_servers) as second:
+        async with browser.session.get(second) as response:
+            assert response.status == 200
+        assert (await browser.get("overview"))[0] == 200
+
+
 async def test_the_console_changes_nothing(browser: Browser) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         async with browser.session.request(method, f"{browser.url}api/topics") as response:

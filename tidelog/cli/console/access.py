@@ -67,7 +67,7 @@ class Access:
                 return _refusal(405, "The console only reads.")
             if self.is_token(request.query.get(TOKEN_PARAMETER)):
                 return self._sign_in(request)
-            if not self.is_token(request.cookies.get(COOKIE)):
+            if not self.is_token(request.cookies.get(_cookie(request))):
                 return _refusal(401, "Open the address that `tidelog console` has printed.")
             return await handler(request)
 
@@ -76,13 +76,18 @@ class Access:
     def _sign_in(self, request: web.Request) -> web.Response:
         """Exchange the token for the cookie, and remove it from the address."""
         response = web.Response(status=303, headers={"Location": request.path})
-        response.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", path="/")
+        response.set_cookie(_cookie(request), self.token, httponly=True, samesite="Strict", path="/")
         return response
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the headers of security to a response."""
     response.headers.update(HEADERS)
+
+
+def _cookie(request: web.Request) -> str:
+    """Return the name of the cookie. It has the port, because the ports of a host share their cookies."""
+    return f"{COOKIE}_{request.url.port}"
 
 
 def _refusal(status: int, text: str) -> web.Response:

@@ -3,7 +3,8 @@
     /                                   the page, and its files in /static
     /api/overview, /api/topics, ...     documents of the pages
     /api/topics/NAME/records            records of one partition
-    /api/events                         server-sent events: the overview every EVENT_INTERVAL_S
+    /api/events                         server-sent events: the overview every EVENT_INTERVAL_S, or more
+                                        rarely if reading it takes long
 
 Errors: a KafkaError is {"error": ...} with status 403 (not authorized), 404 (unknown) or 502 (others).
 
@@ -30,6 +31,8 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 STATIC: Final = Path(__file__).parent / "static"
 EVENT_INTERVAL_S: Final = 2.0
+READING_SHARE_MAX: Final = 0.1
+"""The share of time in which the overview may be read: a large cluster is read more rarely."""
 EVENT_STREAMS_MAX: Final = 16
 SEARCHES_MAX: Final = 4
 _NOT_AUTHORIZED: Final = frozenset(code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED"))
@@ -108,8 +111,10 @@ class ConsoleServer:
         try:
             await response.prepare(request)
             while True:
+                began = asyncio.get_running_loop().time()
                 await response.write(f"event: overview\ndata: {await self._shared_overview()}\n\n".encode())
-                await asyncio.sleep(EVENT_INTERVAL_S)
+                elapsed = asyncio.get_running_loop().time() - began
+                await asyncio.sleep(max(EVENT_INTERVAL_S, elapsed / READING_SHARE_MAX))
         except ConnectionResetError:
             return response
         finally:

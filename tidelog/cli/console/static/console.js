@@ -162,6 +162,7 @@ function partsOfAddress() {
 // Shows the page of the address. A refresh keeps the message browser and the focus.
 async function show(isRefresh) {
   window.clearTimeout(refreshTimer);
+  const began = performance.now();
   const number = ++shown;
   const [page, ...parts] = partsOfAddress();
   const main = document.getElementById("content");
@@ -181,7 +182,8 @@ async function show(isRefresh) {
     if (!isRefresh) main.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
   }
   if (!isRefresh && document.activeElement !== document.body) main.focus();
-  refreshTimer = window.setTimeout(() => show(true), REFRESH_MS);
+  // A page that takes long to read is read more rarely.
+  refreshTimer = window.setTimeout(() => show(true), Math.max(REFRESH_MS, 10 * (performance.now() - began)));
 }
 
 function watch() {
