@@ -29,9 +29,9 @@ class DelayedStore:
         """See the port."""
         self._store.delete(keys)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """See the port."""
-        return self._store.list(prefix)
+        return self._store.list(prefix, start_after)
 
     def size(self, key: str) -> int:
         """See the port."""

@@ -59,9 +59,13 @@ class MemoryStore:
             self._note(Call("delete", key))
             self.objects.pop(key, None)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Return the objects whose keys begin with `prefix`."""
-        return (ObjectInfo(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix))
+        return (
+            ObjectInfo(key, len(data))
+            for key, data in self.objects.items()
+            if key.startswith(prefix) and key > start_after
+        )
 
     def size(self, key: str) -> int:
         """Return the size of an object."""

@@ -1,6 +1,7 @@
 """Leaders of mounted partitions follow the segments that appear in the bucket of another cluster (shell).
 
-    list the source -> register new segments in the remote log metadata, as references
+    list what is new at the source, and everything every COMPLETE_LISTING_MS
+                    -> register new segments in the remote log metadata, as references
                     -> the log restarts at their end, as after a recovery: readers see the records
                     -> drop segments that the source has deleted; no object is deleted
 
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nlargest
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -46,6 +48,10 @@ logger = logging.getLogger(__name__)
 
 _STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState
 _REGISTERED_AT_ONCE: Final = 100
+LISTED_AGAIN: Final = 100
+"""The newest known segments, which each listing contains: an unclean election may add segments below them."""
+COMPLETE_LISTING_MS: Final = 600_000
+"""The time between complete listings, which also find segments below these, and what else was deleted."""
 SEGMENTS_PER_SLICE: Final = 500
 """The number of segments that are listed without a pause of the event loop."""
 
@@ -72,6 +78,8 @@ class MountFollower:
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
         self._applied: dict[TopicPartition, object] = {}
         """The version of the metadata, and the leader epoch, that each log has."""
+        self._listed_ms: dict[TopicPartition, int] = {}
+        """The time of the last complete listing of each partition."""
         self._is_closed = False
 
     def start(self, partitions: Iterable[Partition]) -> None:
@@ -105,7 +113,10 @@ class MountFollower:
         registered = {
             segment.remote_log_segment_id.id for segment in segments if segment.state is not _STARTED
         }
-        found: Found = await self._ports.run_in_thread(listing.find, registered)
+        now_ms = self._ports.clock.monotonic_ms()
+        listed_ms = self._listed_ms.get(partition.topic_partition)
+        is_complete = listed_ms is None or now_ms - listed_ms >= COMPLETE_LISTING_MS
+        found: Found = await self._ports.run_in_thread(_find, listing, registered, finished, is_complete)
         accepted, waiting = continuing(finished, found.segments)
         begun = {segment.remote_log_segment_id.id for segment in segments if segment.state is _STARTED}
         for first in range(0, len(accepted), _REGISTERED_AT_ONCE):
@@ -118,7 +129,11 @@ class MountFollower:
                 waiting[0].start_offset,
                 source.mount,
             )
-        missing = await self._ports.run_in_thread(_really_missing, listing, finished, found.missing)
+        if is_complete:
+            missing = await self._ports.run_in_thread(_really_missing, listing, finished, found.missing)
+            self._listed_ms[partition.topic_partition] = now_ms
+        else:
+            missing = await self._ports.run_in_thread(_missing_at_start, listing, finished)
         return found._replace(missing=missing)
 
     async def follow_once(self, partition: Partition) -> bool:
@@ -216,6 +231,7 @@ class MountFollower:
     def _on_ended(self, partition: Partition, task: asyncio.Task[None]) -> None:
         del self._tasks[partition.topic_partition]
         self._applied.pop(partition.topic_partition, None)
+        self._listed_ms.pop(partition.topic_partition, None)
         self.start([partition])
 
 
@@ -227,6 +243,19 @@ def _name_of(partition: Partition) -> TopicIdPartition:
     return TopicIdPartition(partition.topic_id, *partition.topic_partition)
 
 
+def _find(
+    listing: MountListing,
+    registered: Collection[UUID],
+    finished: Sequence[RemoteLogSegmentMetadata],
+    is_complete: bool,
+) -> Found:
+    """Return what a complete listing shows, or one that begins with the newest segments that are known."""
+    if is_complete or not finished:
+        return listing.find(registered)
+    newest = nlargest(LISTED_AGAIN, (segment.start_offset for segment in finished))
+    return listing.find(registered, newest[-1])
+
+
 def _really_missing(
     listing: MountListing, segments: Iterable[RemoteLogSegmentMetadata], unlisted: frozenset[UUID]
 ) -> frozenset[UUID]:
@@ -236,6 +265,16 @@ def _really_missing(
         for segment in segments
         if segment.remote_log_segment_id.id in unlisted and not listing.exists(segment)
     )
+
+
+def _missing_at_start(listing: MountListing, segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[UUID]:
+    """Return the oldest segments before one whose manifest exists: the source deletes them first."""
+    missing = set[UUID]()
+    for segment in sorted(segments, key=lambda segment: (segment.start_offset, segment.end_offset)):
+        if listing.exists(segment):
+            break
+        missing.add(segment.remote_log_segment_id.id)
+    return frozenset(missing)
 
 
 class _Change(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.ids import uuid_text
+from tidelog.protocol.ids import Offset, uuid_text
 from tidelog.remote.inspection.manifest_metadata import described_segment
 from tidelog.remote.objects.layout.manifest import MANIFEST_BYTES_MAX
 from tidelog.remote.objects.layout.object_keys import (
@@ -48,15 +48,20 @@ class MountListing:
         self._partition = partition
         self._source = TopicIdPartition(source.topic_id, source.topic, partition.partition)
 
-    def find(self, registered: Collection[UUID]) -> Found:
+    def find(self, registered: Collection[UUID], start_offset: Offset | None = None) -> Found:
         """Return the segments that are not `registered`, in the order of offsets.
+
+        With `start_offset`, only segments that begin there or later are listed, which is one request for
+        most partitions, and none is reported as missing.
 
         A registered segment that is not listed is missing only if its manifest cannot be fetched either: a
         listing may be older than the last one.
         """
         prefix = mount_prefix(self._mount)
         listed: dict[UUID, str] = {}
-        for info in self._store.list(partition_prefix(prefix, self._source)):
+        folder = partition_prefix(prefix, self._source)
+        start_after = "" if start_offset is None else f"{folder}{start_offset:020d}"
+        for info in self._store.list(folder, start_after):
             name = parse_key(info.key, prefix)
             if name is not None and name.suffix == MANIFEST_SUFFIX:
                 listed[name.segment_id] = info.key
@@ -65,7 +70,9 @@ class MountListing:
         return Found(
             tuple(sorted(segments, key=lambda segment: (segment.start_offset, segment.end_offset))),
             len(new) > MANIFESTS_MAX,
-            frozenset(segment_id for segment_id in registered if segment_id not in listed),
+            frozenset(
+                segment_id for segment_id in registered if start_offset is None and segment_id not in listed
+            ),
         )
 
     def exists(self, segment: RemoteLogSegmentMetadata) -> bool:

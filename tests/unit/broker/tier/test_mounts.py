@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.tier.leader_recovery import LeaderRecovery
-from tidelog.broker.tier.mounts import MountFollower, MountPorts
+from tidelog.broker.tier.mounts import COMPLETE_LISTING_MS, MountFollower, MountPorts
 from tidelog.cluster.image import LeaderRecoveryState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text
@@ -55,6 +55,8 @@ class SourceBucket(MemoryStore):
         self.listed: list[str] | None = None
         """The keys of listings; None for those of all objects."""
         self.is_unavailable = False
+        self.listings: list[str] = []
+        """The key after which each listing began."""
         self.deleted: list[str] = []
 
     def add(self, start: int, end: int, epoch: int = 5) -> str:
@@ -76,12 +78,13 @@ class SourceBucket(MemoryStore):
         self.objects[key] = json.dumps(manifest).encode()
         return key
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Return the listed objects."""
         if self.is_unavailable:
             raise RemoteStorageError("the store is unavailable")
         keys = list(self.objects) if self.listed is None else self.listed
-        return (ObjectInfo(key, 100) for key in keys if key.startswith(prefix))
+        self.listings.append(start_after)
+        return (ObjectInfo(key, 100) for key in keys if key.startswith(prefix) and key > start_after)
 
 
 class Auxiliary:
@@ -295,7 +298,7 @@ async def test_a_listing_that_still_has_deleted_objects_registers_nothing_again(
     node.source.listed = list(node.source.objects)
     del node.source.objects[node.source.listed[0]]
     await node.follow()
-    assert node.borders == (0, 100, 100)
+    assert node.borders == (50, 100, 100), "the oldest manifest is requested, whatever is listed"
     node.source.listed = None
     await node.follow()
     assert node.borders == (50, 100, 100)
@@ -304,6 +307,19 @@ async def test_a_listing_that_still_has_deleted_objects_registers_nothing_again(
     await node.follow()
     assert node.borders == (50, 100, 100)
     assert node.registered == [(50, 99)]
+
+
+async def test_only_the_newest_segments_are_listed_again_until_the_next_complete_listing() -> None:
+    node = await leader_of(*((10 * number, 10 * number + 9) for number in range(150)))
+    node.source.add(1500, 1509)
+    below = node.source.add(105, 114, epoch=6)
+    await node.follow()
+    assert node.source.listings[-1].rpartition("/")[2] == f"{500:020d}"
+    assert node.registered[-1] == (1500, 1509) and (105, 114) not in node.registered
+    node.replicas.clock.advance_ns(COMPLETE_LISTING_MS * 1_000_000)
+    await node.follow()
+    assert node.source.listings[-1] == ""
+    assert (105, 114) in node.registered and below in node.source.objects
 
 
 async def test_an_election_waits_for_the_source_and_then_begins_with_its_end() -> None:

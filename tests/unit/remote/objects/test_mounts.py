@@ -46,6 +46,8 @@ def test_keys_of_a_mount_are_read_from_its_store_below_its_prefix(manager: Objec
     assert store.get("a").read() == b"own"
     assert store.size("mount://west/a") == 4
     assert list(store.list("mount://west/")) == [ObjectInfo("mount://west/a", 4)]
+    assert list(store.list("mount://west/", "mount://west/a")) == []
+    assert list(store.list("mount://west/", "mount://west/Z")) == [ObjectInfo("mount://west/a", 4)]
     assert ObjectInfo("a", 3) in list(store.list(""))
 
 

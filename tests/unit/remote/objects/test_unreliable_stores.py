@@ -70,7 +70,7 @@ def require_whole(manager: ObjectStorageManager, segment: StoredSegment, custom:
 class UnlistedStore(MemoryStore):
     """A store whose listing must not be used."""
 
-    def list(self, prefix: str) -> NoReturn:
+    def list(self, prefix: str, start_after: str = "") -> NoReturn:
         raise AssertionError(f"objects were listed: {prefix}")
 
 
@@ -95,8 +95,9 @@ def test_a_stale_listing_hides_no_object_and_reports_no_damage(tmp_path: Path) -
     listed = list(store.list(""))
     newest = tier.bucket.keys(tier.segments[-1]).all
 
-    def stale(prefix: str) -> Iterator[ObjectInfo]:
-        return (info for info in listed if info.key.startswith(prefix) and info.key not in newest)
+    def stale(prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        keys = (info for info in listed if info.key.startswith(prefix) and info.key > start_after)
+        return (info for info in keys if info.key not in newest)
 
     store.list = stale  # type: ignore[method-assign]
     assert tier.findings() == []

@@ -153,10 +153,10 @@ class ObservedStore:
         with self._call(self._topic(listed[0] if listed else ""), RequestKind.DELETE):
             self._store.delete(listed)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore."""
         with self._call(self._name_prefix, RequestKind.LIST):
-            yield from self._store.list(prefix)
+            yield from self._store.list(prefix, start_after)
 
     def size(self, key: str) -> int:
         """Return the size of an object, as specified by ObjectStore."""

@@ -150,7 +150,7 @@ class FsspecStore:
                 self._remove_empty_parents(path)
         first_failure.raise_if_any()
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore; the whole listing is fetched at once."""
         directory = prefix.rpartition("/")[0]
         if directory:
@@ -163,7 +163,8 @@ class FsspecStore:
             raise failure(self.name, "list", prefix, error) from error
         for path, info in files.items():
             key = self._file_system._strip_protocol(path)[len(self._root) + 1 :]
-            if info["type"] == "file" and key.startswith(prefix) and not key.startswith(f"{UPLOADS}/"):
+            is_listed = key.startswith(prefix) and key > start_after and not key.startswith(f"{UPLOADS}/")
+            if info["type"] == "file" and is_listed:
                 yield ObjectInfo(key, int(info["size"]))
 
     def size(self, key: str) -> int:

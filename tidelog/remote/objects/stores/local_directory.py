@@ -142,13 +142,15 @@ class LocalDirectoryStore:
                 self._remove_empty(directory)
         first_failure.raise_if_any()
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore; concurrent changes may or may not be included."""
         directory = prefix.rpartition("/")[0]
         if directory:
             check_path_key(self.name, directory)
         try:
-            yield from self._walk(directory, prefix)
+            for info in self._walk(directory, prefix):
+                if info.key > start_after:
+                    yield info
         except OSError as error:
             raise failure(self.name, "list", prefix, error) from error
 

@@ -52,10 +52,10 @@ class MaskedStore:
         with self._mask.mask_errors():
             self._store.delete(keys)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore."""
         with self._mask.mask_errors():
-            yield from self._store.list(prefix)
+            yield from self._store.list(prefix, start_after)
 
     def size(self, key: str) -> int:
         """Return the size of an object, as specified by ObjectStore."""

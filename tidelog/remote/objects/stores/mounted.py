@@ -49,13 +49,14 @@ class MountedStores:
             self._require_own(key)
         self._store.delete(own_keys)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore."""
         if not prefix.startswith(MOUNT_SCHEME):
-            yield from self._store.list(prefix)
+            yield from self._store.list(prefix, start_after)
             return
         name, mount, path = self._mount_of(prefix)
-        for info in mount.store.list(mount.prefix + path):
+        after = start_after.removeprefix(mount_prefix(name))
+        for info in mount.store.list(mount.prefix + path, mount.prefix + after if after else ""):
             yield info._replace(key=mount_prefix(name) + info.key.removeprefix(mount.prefix))
 
     def size(self, key: str) -> int:

@@ -119,8 +119,8 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Return the objects whose keys begin with `prefix`, in any order.
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Return the objects whose keys begin with `prefix` and are after `start_after`, in any order.
 
         Pages are fetched during the iteration.
         """

@@ -95,16 +95,17 @@ class S3Store:
         if first_error is not None:
             raise first_error
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore, with 1,000 objects per page."""
         token: str | None = None
         while True:
             try:
-                page = self._page(prefix, token)
+                page = self._page(prefix, start_after, token)
             except CallFailed as failed:
                 self._fail("list", prefix, failed)
             for entry in page.get("Contents", []):
-                yield ObjectInfo(entry["Key"], entry["Size"])
+                if entry["Key"] > start_after:  # some servers ignore StartAfter
+                    yield ObjectInfo(entry["Key"], entry["Size"])
             if not page["IsTruncated"]:
                 return
             next_token = page.get("NextContinuationToken")
@@ -134,8 +135,10 @@ class S3Store:
         self._calls.close()
         self._client.close()
 
-    def _page(self, prefix: str, token: str | None) -> ListObjectsV2OutputTypeDef:
+    def _page(self, prefix: str, start_after: str, token: str | None) -> ListObjectsV2OutputTypeDef:
         continuation: Any = {} if token is None else {"ContinuationToken": token}
+        if start_after:
+            continuation["StartAfter"] = start_after
 
         def request(_: object) -> ListObjectsV2OutputTypeDef:
             page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **continuation)

@@ -174,6 +174,15 @@ def test_delete_removes_existing_objects_and_ignores_missing_ones(store: ObjectS
     assert keys_of(store) == ["t"]
 
 
+def test_a_listing_begins_after_a_key(store: ObjectStore) -> None:
+    for key in ("a/1", "a/10", "a/2", "a/3/x", "b"):
+        store.put(key, b"")
+    assert sorted(info.key for info in store.list("a/", "a/1")) == ["a/10", "a/2", "a/3/x"]
+    assert sorted(info.key for info in store.list("a/", "a/2x")) == ["a/3/x"]
+    assert list(store.list("a/", "a/9")) == []
+    assert [info.key for info in store.list("", "a/9")] == ["b"]
+
+
 def test_a_listing_shows_keys_by_prefix_with_sizes(store: ObjectStore) -> None:
     for number, key in enumerate(("a-1/0/x", "a-1/0/y", "a-1/1/x", "a-10/0/x", "b")):
         store.put(key, bytes(number), number)
