@@ -38,7 +38,7 @@ def disk() -> CrashFileSystem:
 class TestDamage:
     """Partitions and directories that cannot be used."""
 
-    def damaged(self, disk: CrashFileSystem) -> LogManager:
+    def damage(self, disk: CrashFileSystem) -> LogManager:
         """Return a disk on which `events-0` in /a lost flushed records; `other-0` in /b is valid."""
         manager = start_log_manager(disk)
         append(create(manager), "a")
@@ -52,7 +52,7 @@ class TestDamage:
     def test_a_corrupt_partition_is_reported_and_others_are_loaded(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = self.damaged(disk)
+        manager = self.damage(disk)
         assert "/a/events-0/00000000000000000000.log: at byte 0" in caplog.text
         assert values_of(existing_log(manager, TopicPartition("other", 0))) == ["b"]
         with pytest.raises(KafkaError, match=r"00000000000000000000\.log") as caught:
@@ -62,7 +62,7 @@ class TestDamage:
     def test_a_corrupt_partition_keeps_its_checkpoint_until_it_is_repaired(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = self.damaged(disk)
+        manager = self.damage(disk)
         create(manager, "new")
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.shutdown(NOW_MS)
@@ -70,7 +70,7 @@ class TestDamage:
         assert values_of(existing_log(start_log_manager(disk))) == ["a"]
 
     def test_a_corrupt_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
-        manager = self.damaged(disk)
+        manager = self.damage(disk)
         delete_logs(manager, [EVENTS], NOW_MS)
         assert create(manager).log_end_offset == 0
 
@@ -86,7 +86,7 @@ class TestDamage:
         assert "is in /a and in /b" in caplog.text
 
     def test_a_corrupt_partition_can_be_quarantined_and_recreated(self, disk: CrashFileSystem) -> None:
-        manager = self.damaged(disk)
+        manager = self.damage(disk)
         assert manager.retire_damaged(EVENTS, NOW_MS)
         assert create(manager).log_end_offset == 0
         assert any(name.endswith("-stray") for name in disk.listdir("/a"))

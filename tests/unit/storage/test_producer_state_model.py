@@ -39,12 +39,12 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         super().__init__()
         self.disk = CrashFileSystem()
         self.disk.makedirs("/t-0")
-        self.real = self.restarted()
+        self.real = self.restart()
         self.log: list[Written] = []
         self.high_watermark = 0
         self.loaded_from = 0
 
-    def restarted(self) -> ProducerStateManager:
+    def restart(self) -> ProducerStateManager:
         return ProducerStateManager(TopicPartition("t", 0), self.disk, "/t-0", 1_000_000)
 
     # -- derived from the log
@@ -190,7 +190,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         new_end = data.draw(st.sampled_from([ends[-1], *ends]))
         self.log = [one for one in self.log if one.end <= new_end]
         if is_restart:
-            self.real = self.restarted()
+            self.real = self.restart()
         elif self.real.map_end_offset == new_end:
             self.real.truncate_and_reload(0, new_end, now_ms=0)
             return

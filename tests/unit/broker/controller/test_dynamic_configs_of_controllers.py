@@ -45,7 +45,7 @@ class SecuredController:
         response = await self.nodes.send_request(NODE, request, IncrementalAlterConfigsResponse)
         assert response.responses[0].error_code == ErrorCode.NONE
 
-    def presented(self) -> str:
+    def presented_certificate(self) -> str:
         """Return the certificate of a new connection."""
         port = self.nodes.running[NODE].bound_port("SECURE")
         return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
@@ -53,7 +53,7 @@ class SecuredController:
     async def presents(self, identity: Identity) -> None:
         """Wait until new connections get a certificate."""
         chain = identity.chain_pem()
-        await asyncio.to_thread(wait_until, lambda: self.presented() in chain)
+        await asyncio.to_thread(wait_until, lambda: self.presented_certificate() in chain)
 
     def is_refused(self) -> bool:
         """Return whether a new connection without TLS is closed at once."""

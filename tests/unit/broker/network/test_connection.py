@@ -23,7 +23,7 @@ class Parking:
     def __call__(self, request: Request) -> None:
         self.requests.append(request)
 
-    def answer(self, index: int = 0) -> None:
+    def respond_to(self, index: int = 0) -> None:
         request = self.requests.pop(index)
         request.respond(frame(bytes(request.frame)))
 
@@ -56,7 +56,7 @@ async def test_pipelined_requests_are_handled_one_at_a_time() -> None:
         for body in (b"a", b"b", b"c"):
             await eventually(lambda: len(parking.requests) == 1)
             assert bytes(parking.requests[0].frame) == body
-            parking.answer()
+            parking.respond_to()
             assert await client.receive() == body
         assert not parking.requests
 
@@ -159,12 +159,12 @@ async def test_a_body_stays_valid_until_the_response_while_more_is_received() ->
         sending = asyncio.create_task(client.send(more[3_000:]))
         await eventually(lambda: served.server.counters.bytes_in > received)
         assert bytes(request.frame) == b"M" + body[1:]
-        parking.answer()
+        parking.respond_to()
         await client.receive()
         for number in range(100):
             await eventually(lambda: bool(parking.requests))
             assert bytes(parking.requests[0].frame) == bytes([number]) * 997
-            parking.answer()
+            parking.respond_to()
             await client.receive()
         await sending
 
@@ -178,7 +178,7 @@ async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> Non
         await eventually(lambda: bool(parking.requests))
         sending = asyncio.create_task(client.send(b"".join([frame(b"x" * 1_000)] * 20_000)))
         await remains(lambda: served.server.counters.bytes_in <= 200_000 and not sending.done(), 0.05)
-        parking.answer()
+        parking.respond_to()
         await client.receive()
         sending.cancel()
 
@@ -241,7 +241,7 @@ async def test_a_response_to_a_disconnected_peer_is_discarded() -> None:
         await eventually(lambda: served.server.quota.count == 0)
         request = parking.requests[0]
         assert not request.is_open
-        parking.answer()
+        parking.respond_to()
         assert served.server.quota.count == 0
 
 

@@ -33,7 +33,7 @@ class Parking:
         self.parked.append((request, body))
         request.park()
 
-    def answer(self, index: int = 0) -> None:
+    def respond_to(self, index: int = 0) -> None:
         request, body = self.parked.pop(index)
         assert request.is_open
         request.respond(frame(body))
@@ -57,11 +57,11 @@ async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_i
         await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 3)
         assert [body for _, body in parking.parked] == bodies
-        parking.answer(2)
-        parking.answer(1)
+        parking.respond_to(2)
+        parking.respond_to(1)
         await asyncio.sleep(0)
         assert served.server.bytes_out() == 0
-        parking.answer(0)
+        parking.respond_to(0)
         assert [await client.receive() for _ in bodies] == bodies
 
 
@@ -75,7 +75,7 @@ async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
         await eventually(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         assert not any(len(request.frame) or len(request.body) for request, _ in parking.parked)
         for number in range(PENDING_RESPONSES_MAX):
-            parking.answer()
+            parking.respond_to()
             assert await client.receive() == PRODUCE + bytes([number]) * 100_000
 
 
@@ -87,12 +87,12 @@ async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
         before, after = produces(1, 2), produces(3)
         await client.send(join_frames([*before, FETCH, *after]))
         await eventually(lambda: len(parking.parked) == 2)
-        parking.answer(1)
+        parking.respond_to(1)
         await remains(lambda: not parking.others, 0.01)
-        parking.answer(0)
+        parking.respond_to(0)
         assert [await client.receive() for _ in range(3)] == [*before, FETCH]
         await eventually(lambda: len(parking.parked) == 1)
-        parking.answer()
+        parking.respond_to()
         assert await client.receive() == after[0]
 
 
@@ -107,7 +107,7 @@ async def test_the_number_of_pending_responses_is_limited() -> None:
         await remains(lambda: len(parking.parked) == PENDING_RESPONSES_MAX, 0.01)
         for body in bodies:
             await eventually(lambda: bool(parking.parked))
-            parking.answer()
+            parking.respond_to()
             assert await client.receive() == body
 
 
@@ -120,7 +120,7 @@ async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full()
         await eventually(lambda: len(parking.parked) == 1)
         sending = asyncio.create_task(client.send(frame(FETCH + b"x" * 1_000) * 20_000))
         await remains(lambda: served.server.counters.bytes_in <= 200_000 and not sending.done(), 0.05)
-        parking.answer()
+        parking.respond_to()
         assert await client.receive() == produces(1)[0]
         assert await client.receive() == FETCH
         sending.cancel()
@@ -134,7 +134,7 @@ async def test_a_disconnect_abandons_every_parked_request() -> None:
         bodies = produces(1, 2, 3)
         await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 3)
-        parking.answer(1)
+        parking.respond_to(1)
         client.reset()
         await eventually(lambda: served.server.quota.count == 0)
         assert parking.abandoned == [bodies[0], bodies[2]]
@@ -164,8 +164,8 @@ async def test_a_closing_server_waits_for_pending_responses() -> None:
         await eventually(lambda: len(parking.parked) == 2)
         closing = asyncio.create_task(served.server.close())
         await remains(lambda: not closing.done(), 0.01)
-        parking.answer()
-        parking.answer()
+        parking.respond_to()
+        parking.respond_to()
         assert [await client.receive() for _ in bodies] == bodies
         await closing
         assert await client.is_closed()
@@ -187,7 +187,7 @@ async def test_pending_responses_are_sent_during_work_on_a_later_request() -> No
         first = produces(1)
         await client.send(join_frames([*first, PRODUCE]))
         await eventually(lambda: bool(in_hand))
-        parking.answer()
+        parking.respond_to()
         assert await client.receive() == first[0]
         in_hand[0].respond(frame(PRODUCE))
         assert await client.receive() == PRODUCE
@@ -203,5 +203,5 @@ async def test_parked_requests_hold_no_request_memory() -> None:
         await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 5)
         for body in bodies:
-            parking.answer()
+            parking.respond_to()
             assert await client.receive() == body

@@ -76,7 +76,7 @@ class Journal:
             undo=[self.action(f"undo {name}")] if undo else None,
         )
 
-    async def started(self, *names: str) -> Stages:
+    async def start_stages(self, *names: str) -> Stages:
         stages = Stages()
         async with stages.undo_on_failure():
             for name in names:
@@ -86,7 +86,7 @@ class Journal:
 
 async def test_stages_start_in_order_and_stop_in_reverse_order() -> None:
     journal = Journal()
-    stages = await journal.started("a", "b", "c")
+    stages = await journal.start_stages("a", "b", "c")
     await stages.stop(7.0)
     assert journal.entries == ["start a", "start b", "start c", "stop c", "stop b", "stop a"]
     assert stages.stop_timeout_s == 7.0
@@ -94,7 +94,7 @@ async def test_stages_start_in_order_and_stop_in_reverse_order() -> None:
 
 async def test_stages_are_abandoned_in_reverse_order() -> None:
     journal = Journal()
-    stages = await journal.started("a", "b", "c")
+    stages = await journal.start_stages("a", "b", "c")
     await stages.abandon()
     assert journal.entries[3:] == ["abandon c", "abandon b", "abandon a"]
 
@@ -104,7 +104,7 @@ async def test_a_failed_start_undoes_started_stages_in_reverse_order(failing: st
     journal = Journal()
     journal.failing = f"start {failing}"
     with pytest.raises(OSError, match=failing):
-        await journal.started("a", "b", "c")
+        await journal.start_stages("a", "b", "c")
     begun = "abc"[: "abc".index(failing) + 1]
     ends = {"a": "abandon a", "b": "undo b", "c": "abandon c"}
     assert journal.entries == [
@@ -132,7 +132,7 @@ async def test_a_start_that_is_cancelled_is_undone() -> None:
 
 async def test_a_stop_that_fails_abandons_the_rest_and_raises() -> None:
     journal = Journal()
-    stages = await journal.started("a", "b", "c")
+    stages = await journal.start_stages("a", "b", "c")
     journal.failing = "stop b"
     with pytest.raises(OSError, match="stop b"):
         await stages.stop()
@@ -141,7 +141,7 @@ async def test_a_stop_that_fails_abandons_the_rest_and_raises() -> None:
 
 async def test_an_error_in_abandoning_a_stage_does_not_affect_others() -> None:
     journal = Journal()
-    stages = await journal.started("a", "b", "c")
+    stages = await journal.start_stages("a", "b", "c")
     journal.failing = "abandon c"
     with pytest.raises(OSError, match="abandon c"):
         await stages.abandon()
@@ -152,7 +152,7 @@ async def test_an_error_in_abandoning_a_stage_does_not_affect_others() -> None:
 @pytest.mark.parametrize("second", ["stop", "abandon"])
 async def test_a_stage_ends_once(first: str, second: str) -> None:
     journal = Journal()
-    stages = await journal.started("a")
+    stages = await journal.start_stages("a")
     await getattr(stages, first)()
     await getattr(stages, second)()
     assert journal.entries == ["start a", f"{first} a"]

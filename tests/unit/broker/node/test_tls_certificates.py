@@ -57,7 +57,7 @@ class Node:
         self.certificates = certificates
         (self.listener,) = (one for one in config.broker_listeners if one.name == "SSL")
 
-    async def presented(self) -> int:
+    async def presented_serial_number(self) -> int:
         """Return the serial number of the certificate that a new connection receives."""
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         client = await self.served.connect(tls=client_context(parse_tls_settings(trusted)))
@@ -72,7 +72,7 @@ class Node:
         tls = self.served.server.listeners["SSL"].tls
         assert tls is not None
         await eventually(lambda: tls.identity.certificate == identity.certificate)
-        assert await self.presented() == identity.certificate.serial_number
+        assert await self.presented_serial_number() == identity.certificate.serial_number
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ async def run_node(config: BrokerConfig) -> AsyncIterator[Node]:
 async def test_a_changed_file_replaces_the_certificate_of_new_connections(tmp_path: Path) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
     async with run_node(config_of(path)) as node:
-        assert await node.presented() == FIRST.certificate.serial_number
+        assert await node.presented_serial_number() == FIRST.certificate.serial_number
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         open_before = await node.served.connect(tls=client_context(parse_tls_settings(trusted)))
         SECOND.write_pem(path)
@@ -121,7 +121,7 @@ async def test_an_invalid_file_is_reported_once_and_the_previous_certificate_is_
     async with run_node(config_of(path)) as node:
         path.write_text("garbage")
         await eventually(lambda: "Cannot replace the certificate of listener SSL" in caplog.text)
-        assert await node.presented() == FIRST.certificate.serial_number
+        assert await node.presented_serial_number() == FIRST.certificate.serial_number
         SECOND.write_pem(path)
         await node.uses(SECOND)
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -50,9 +50,11 @@ class RequestingPeer:
 
     def __init__(self, settings: ConnectionSettings = SETTINGS) -> None:
         self.answers: dict[int, ApiMessage | None] = {}
-        self.peers = Peers(Names(random.Random(1)), settings, self._answered, listener_names=("CONTROLLER",))
+        self.peers = Peers(
+            Names(random.Random(1)), settings, self._on_response, listener_names=("CONTROLLER",)
+        )
 
-    def _answered(self, request_id: int, message: ApiMessage | None) -> None:
+    def _on_response(self, request_id: int, message: ApiMessage | None) -> None:
         assert request_id not in self.answers, f"request {request_id} is answered twice"
         self.answers[request_id] = message
 
@@ -62,7 +64,7 @@ class RequestingPeer:
         endpoints = (Endpoint("OTHER", "nowhere", 1), Endpoint("CONTROLLER", host, port))
         self.peers.send(Send(request_id, node, endpoints, message))
 
-    async def answer(self, request_id: int) -> ApiMessage | None:
+    async def response_to(self, request_id: int) -> ApiMessage | None:
         await eventually(lambda: request_id in self.answers)
         return self.answers[request_id]
 
@@ -79,7 +81,7 @@ async def test_requests_get_responses_from_the_peer() -> None:
         for broker in brokers:
             respond_to_vote(broker)
             asker.send_request(broker.node_id, broker.node_id, broker.port, VoteRequest())
-        assert [await asker.answer(each) for each in (1, 2)] == [VoteResponse()] * 2
+        assert [await asker.response_to(each) for each in (1, 2)] == [VoteResponse()] * 2
         await asker.peers.close()
 
 
@@ -91,10 +93,10 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
         asker.send_request(1, 1, broker.port, FetchRequest())
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         asker.send_request(2, 1, broker.port, VoteRequest())
-        assert await asker.answer(2) == VoteResponse()
+        assert await asker.response_to(2) == VoteResponse()
         assert 1 not in asker.answers
         await asker.peers.close()
-        assert await asker.answer(1) is None
+        assert await asker.response_to(1) is None
 
 
 @on_both_loops
@@ -105,8 +107,8 @@ async def test_an_unreachable_peer_is_reported_and_does_not_delay_others() -> No
         asker.send_request(1, 7, 1, VoteRequest(), host="slow")
         asker.send_request(2, 8, 1, VoteRequest())
         asker.send_request(3, 1, broker.port, VoteRequest())
-        assert await asker.answer(3) == VoteResponse()
-        assert await asker.answer(2) is None
+        assert await asker.response_to(3) == VoteResponse()
+        assert await asker.response_to(2) is None
         assert 1 not in asker.answers
         await asker.peers.close()
         assert asker.answers[1] is None
@@ -120,7 +122,7 @@ async def test_first_failure_to_connect_to_a_peer_is_logged_with_its_reason(
     requester = RequestingPeer()
     for request_id in range(3):
         requester.send_request(request_id, node=2, port=1, message=VoteRequest())
-        assert await requester.answer(request_id) is None
+        assert await requester.response_to(request_id) is None
     (record,) = caplog.records
     assert record.getMessage().startswith("Cannot connect to node 2 at 127.0.0.1:1: ")
     assert "refused" in record.getMessage() or "Connect call failed" in record.getMessage()
@@ -135,11 +137,11 @@ async def test_the_end_of_an_outage_is_logged_once_with_the_number_of_failures(
     requester = RequestingPeer()
     for request_id, message in enumerate((VoteRequest(), FetchRequest(), VoteRequest())):
         requester.send_request(request_id, node=1, port=1, message=message)
-        assert await requester.answer(request_id) is None
+        assert await requester.response_to(request_id) is None
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker)
         requester.send_request(4, 1, broker.port, VoteRequest())
-        assert await requester.answer(4) == VoteResponse()
+        assert await requester.response_to(4) == VoteResponse()
         requester.send_request(5, 1, broker.port, FetchRequest())
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         _, last = [record.getMessage() for record in caplog.records]
@@ -156,7 +158,7 @@ async def test_a_connection_attempt_has_a_timeout(caplog: pytest.LogCaptureFixtu
         )
     )
     asker.send_request(1, 7, 1, VoteRequest(), host="slow")
-    assert await asker.answer(1) is None
+    assert await asker.response_to(1) is None
     assert "at slow:1: no response within 10 ms" in caplog.text
     await asker.peers.close()
 
@@ -167,10 +169,10 @@ async def test_a_lost_connection_fails_its_requests_and_is_opened_again() -> Non
     async with scripted_brokers() as (broker,):
         respond_to_vote(broker, Close)
         asker.send_request(1, 1, broker.port, VoteRequest())
-        assert await asker.answer(1) is None
+        assert await asker.response_to(1) is None
         respond_to_vote(broker)
         asker.send_request(2, 1, broker.port, VoteRequest())
-        assert await asker.answer(2) == VoteResponse()
+        assert await asker.response_to(2) == VoteResponse()
         await asker.peers.close()
 
 
@@ -181,9 +183,9 @@ async def test_a_changed_address_of_a_peer_is_used() -> None:
         for broker in (old, new):
             respond_to_vote(broker)
         asker.send_request(1, 1, old.port, VoteRequest())
-        await asker.answer(1)
+        await asker.response_to(1)
         asker.send_request(2, 1, new.port, VoteRequest())
-        await asker.answer(2)
+        await asker.response_to(2)
         assert len(new.requests(ApiKey.VOTE)) == 1
         await eventually(lambda: not old.connections)
         assert len(new.connections) == 1
@@ -206,7 +208,7 @@ async def test_a_peer_without_the_api_is_a_failure() -> None:
     async with scripted_brokers() as (broker,):
         broker.versions = {int(ApiKey.VOTE): -1}
         asker.send_request(1, 1, broker.port, VoteRequest())
-        assert await asker.answer(1) is None
+        assert await asker.response_to(1) is None
         asker.peers.send(Send(2, 1, (), VoteRequest()))
         assert asker.answers[2] is None
         await asker.peers.close()

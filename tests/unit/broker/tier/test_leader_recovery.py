@@ -101,7 +101,7 @@ class Node:
         ]
 
     @asynccontextmanager
-    async def recovering(self) -> AsyncIterator[None]:
+    async def run_recovery(self) -> AsyncIterator[None]:
         self.recovery.check()
         try:
             yield
@@ -116,7 +116,7 @@ async def test_the_log_of_an_elected_leader_continues_after_the_newest_remote_se
     node = Node()
     node.store(*node.segments())
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
     log = node.partition.log
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (10, 50, 50)
@@ -131,7 +131,7 @@ async def test_requests_get_not_leader_until_the_log_is_recovered() -> None:
         node.partition.require_leader()
     assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
     node.partition.require_leader(1005)
 
@@ -141,7 +141,7 @@ async def test_nothing_is_recovered_before_the_metadata_is_complete() -> None:
     node.metadata.held_back.add(node.partition_id)
     node.load_metadata()
     node.store(*node.segments())
-    async with node.recovering():
+    async with node.run_recovery():
         for _ in range(20):
             await asyncio.sleep(0)
         assert not node.partition.is_leader and node.auxiliary.fetched == []
@@ -154,7 +154,7 @@ async def test_nothing_is_recovered_before_the_metadata_is_complete() -> None:
 async def test_a_leader_without_remote_segments_starts_at_0() -> None:
     node = Node()
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
     assert node.partition.log.log_end_offset == 0
 
@@ -163,7 +163,7 @@ async def test_an_unavailable_store_delays_the_recovery() -> None:
     node = Node(Auxiliary(failures=3))
     node.store(*node.segments())
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
     assert len(node.auxiliary.fetched) == 4
     assert node.partition.log.log_end_offset == 50
@@ -173,7 +173,7 @@ async def test_a_recovered_log_is_not_recovered_again_in_a_later_epoch() -> None
     node = Node()
     node.store(*node.segments())
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
         node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=node.topic_id, leader=NODE))
         assert node.partition.is_leader and node.partition.leader_epoch == 1006
@@ -183,7 +183,7 @@ async def test_a_recovered_log_is_not_recovered_again_in_a_later_epoch() -> None
 async def test_a_broker_that_is_no_longer_elected_recovers_nothing() -> None:
     node = Node()
     node.store(*node.segments())
-    async with node.recovering():
+    async with node.run_recovery():
         node.replicas.replay(
             PartitionChangeRecord(
                 partition_id=0,
@@ -220,7 +220,7 @@ async def require_recovery(disk: CrashFileSystem) -> None:
     node = Node(disk=disk)
     node.store(*node.segments())
     node.load_metadata()
-    async with node.recovering():
+    async with node.run_recovery():
         await node.wait_until_leader()
     log = node.partition.log
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (10, 50, 50)

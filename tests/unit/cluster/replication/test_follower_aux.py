@@ -98,13 +98,13 @@ class Follower:
     def state(self) -> ReplicaState:
         return self.fetcher.partitions[P0].state
 
-    def fetched(self, data: PartitionData) -> list[Action]:
+    def on_fetched(self, data: PartitionData) -> list[Action]:
         assert self.fetcher.build_fetch(self.now_ms) is not None
         topics = (FetchableTopicResponse(topic_id=ID, partitions=(data,)),)
         return self.fetcher.on_fetch(FetchResponse(session_id=9, responses=topics), self.now_ms)
 
-    def refused(self, code: ErrorCode = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE) -> list[Action]:
-        return self.fetched(PartitionData(partition_index=0, error_code=code))
+    def on_refused(self, code: ErrorCode = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE) -> list[Action]:
+        return self.on_fetched(PartitionData(partition_index=0, error_code=code))
 
     def offset(self, timestamp: int, offset: int, epoch: int = -1, error: int = 0) -> list[Action]:
         """Expect a ListOffsets request for `timestamp` and respond with `offset`."""
@@ -150,7 +150,7 @@ def producer(producer_id: int, last_offset: int) -> ProducerEntry:
 def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local_log_start() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
     follower = Follower(tiered_log(), tier)
-    assert follower.refused() == []
+    assert follower.on_refused() == []
     assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
     assert follower.fetcher.build_fetch(0) is None, "it does not fetch meanwhile"
     assert follower.offset(-2, 0) == []
@@ -170,7 +170,7 @@ def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local
 def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)))
     follower = Follower(tiered_log(), tier)
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=3)
     (action,) = follower.epoch_end(2, 0, 3)  # epochs 1 and 2 had no records
@@ -184,7 +184,7 @@ def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch
 
 def test_epochs_below_the_leaders_log_start_are_not_restored() -> None:
     follower = Follower(tiered_log(), Tier(Segment(3, 5, ((1, 3), (2, 5)))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 4)
     follower.offset(-4, 6, epoch=2)
     (action,) = follower.epoch_end(1, 1, 5)
@@ -197,7 +197,7 @@ def test_the_old_log_is_kept_until_the_remote_log_state_is_complete() -> None:
     """Kafka truncates the log first; if remote storage then fails, it has no epochs left."""
     log = tiered_log(4, (0, 0), (1, 3))
     follower = Follower(log, Tier(Segment(0, 8, ((0, 0), (1, 3)))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 9, epoch=1)
     (action,) = follower.epoch_end(0, 0, 3)
@@ -210,7 +210,7 @@ def test_the_old_log_is_kept_until_the_remote_log_state_is_complete() -> None:
 def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> None:
     tier = Tier()
     follower = Follower(tiered_log(), tier)
-    follower.refused()
+    follower.on_refused()
     waits = []
     for _ in range(8):
         follower.offset(-2, 0)
@@ -233,7 +233,7 @@ def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> No
 def test_a_wait_that_ends_between_two_requests_of_a_round_continues() -> None:
     """Otherwise a fetcher without other partitions would sleep until the metadata changes."""
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert follower.fetcher.next_ready_ms(0) == 20
     assert follower.fetcher.build_offsets_request(19) is None
@@ -251,7 +251,7 @@ def test_kafka_16105_a_partition_that_waits_for_remote_metadata_does_not_delay_o
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     other = tiered_log()
     follower.fetcher.add(P1, ID, EPOCH, other)
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
@@ -272,7 +272,7 @@ def test_kafka_16105_a_partition_that_waits_for_remote_metadata_does_not_delay_o
 
 def test_a_new_leader_epoch_discards_restored_remote_log_state() -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
@@ -286,7 +286,7 @@ def test_a_new_leader_epoch_discards_restored_remote_log_state() -> None:
 @pytest.mark.parametrize("question", ["log start", "local start", "epoch"])
 def test_a_leader_with_another_epoch_ends_the_attempt(question: str) -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     fenced = ErrorCode.FENCED_LEADER_EPOCH
     if question == "log start":
         (action,) = follower.offset(-2, -1, error=fenced)
@@ -302,7 +302,7 @@ def test_a_leader_with_another_epoch_ends_the_attempt(question: str) -> None:
 
 def test_an_error_restarts_the_attempt() -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     (action,) = follower.offset(-4, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert isinstance(action, PartitionDelayed)
@@ -317,7 +317,7 @@ def test_an_error_restarts_the_attempt() -> None:
 
 def test_a_fully_local_log_is_fetched_from_its_start() -> None:
     follower = Follower(tiered_log(4, (0, 0)), Tier())
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 9)
     (action,) = follower.offset(-4, 9, epoch=1)
     assert isinstance(action, RestartAt) and action.offset == 9
@@ -330,7 +330,7 @@ def test_a_follower_without_remote_storage_waits(is_tiered: bool) -> None:
     log = tiered_log()
     log.remote_log_enabled = is_tiered
     follower = Follower(log, None if is_tiered else Tier())
-    (action,) = follower.refused()
+    (action,) = follower.on_refused()
     assert isinstance(action, PartitionDelayed) and action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
     assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_ready_ms(0) == 1_000
 
@@ -341,7 +341,7 @@ def test_a_follower_without_remote_storage_waits(is_tiered: bool) -> None:
 def test_a_follower_starts_after_a_segment_of_the_leaders_lineage() -> None:
     """The producer state is that at the segment's end. Another replica copied it with other boundaries."""
     follower = Follower(tiered_log(), Tier(Segment(0, 7, ((0, 0), (1, 3)))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 5, epoch=1)
     assert follower.epoch_end(0, 0, 3) == []
@@ -354,7 +354,7 @@ def test_a_follower_starts_after_a_segment_of_the_leaders_lineage() -> None:
 def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None:
     """An unclean election: epoch 1 wrote 3..5 and copied 0..5, the leader has epoch 2 from offset 3."""
     follower = Follower(tiered_log(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=2)
     assert follower.epoch_end(1, 0, 3) == []
@@ -370,7 +370,7 @@ def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None
 def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_had() -> None:
     with without({Safeguard.REMOTE_SEGMENT_COMPARED}):
         follower = Follower(tiered_log(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
-        follower.refused()
+        follower.on_refused()
         follower.offset(-2, 0)
         follower.offset(-4, 3, epoch=2)
         (action,) = follower.epoch_end(1, 0, 3)
@@ -383,7 +383,7 @@ def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_
 )
 def test_inconsistent_leader_epochs_are_refused(epochs: tuple[tuple[int, int], ...]) -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
@@ -393,7 +393,7 @@ def test_inconsistent_leader_epochs_are_refused(epochs: tuple[tuple[int, int], .
 
 def test_an_unreadable_producer_snapshot_is_fetched_again() -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
@@ -411,7 +411,7 @@ def test_truncation_below_the_local_log_start_restores_the_remote_log_state(fetc
     follower = Follower(log, Tier(Segment(0, 3, ((0, 0), (1, 3)))), fetch_version=fetch_version)
     if fetch_version == 18:
         diverging = EpochEndOffset(epoch=1, end_offset=4)
-        assert follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging)) == []
+        assert follower.on_fetched(PartitionData(partition_index=0, diverging_epoch=diverging)) == []
     else:
         assert follower.epoch_end(3, 1, 4) == []
     assert (follower.state, log.log_end_offset) == (ReplicaState.BUILDING_REMOTE_LOG_AUX, 10)
@@ -429,7 +429,7 @@ def test_without_the_safeguard_truncation_below_the_local_log_start_loses_produc
         log.local_log_start_offset = 6
         follower = Follower(log, Tier())
         diverging = EpochEndOffset(epoch=1, end_offset=4)
-        (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+        (action,) = follower.on_fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
         assert isinstance(action, Truncate) and action.offset == 4
 
 
@@ -438,7 +438,7 @@ def test_truncation_within_the_local_log_is_local() -> None:
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
     diverging = EpochEndOffset(epoch=1, end_offset=6)
-    (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+    (action,) = follower.on_fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
     assert isinstance(action, Truncate) and action.offset == 6
 
 
@@ -446,7 +446,7 @@ def test_a_leader_whose_log_ends_below_the_local_log_start_restores_the_remote_l
     log = tiered_log(10, (0, 0))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
-    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    follower.on_refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     assert follower.offset(-1, 5) == []
     assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
 
@@ -463,7 +463,7 @@ def last_tiered(log: FollowedLog, tier: Tier) -> Follower:
 def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> None:
     tier = Tier(Segment(0, 99, ((0, 0),)), Segment(100, 199, ((0, 100),)))
     follower = last_tiered(tiered_log(), tier)
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-6, 200, epoch=0)
     (action,) = follower.epoch_end(0, 0, 300)
@@ -474,7 +474,7 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> Non
 
 def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_nonzero_log_start() -> None:
     follower = last_tiered(tiered_log(), Tier(Segment(100, 199, ((0, 100),))))
-    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    follower.on_refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
     assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
     follower.offset(-2, 100)
@@ -486,14 +486,14 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_non
 
 def test_kip_1023_a_follower_with_records_continues_at_the_local_log_start() -> None:
     follower = last_tiered(tiered_log(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     follower.offset(-4, 100, epoch=0)
 
 
 def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> None:
     follower = last_tiered(tiered_log(), Tier())
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     (delayed,) = follower.offset(-6, -1)
     assert isinstance(delayed, PartitionDelayed) and "does not know" in delayed.reason
@@ -501,7 +501,7 @@ def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> Non
 
 def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
     follower = last_tiered(tiered_log(), Tier(Segment(0, 99, ((0, 0),))))
-    follower.refused()
+    follower.on_refused()
     follower.offset(-2, 0)
     assert follower.offset(-6, -1, error=ErrorCode.UNSUPPORTED_VERSION) == []
     follower.offset(-4, 100, epoch=0)
@@ -509,7 +509,7 @@ def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
 
 def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:
     follower = last_tiered(tiered_log(), Tier())
-    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    follower.on_refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
     follower.offset(-2, 100)
     (action,) = follower.offset(-6, 100, epoch=0)
@@ -518,10 +518,10 @@ def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:
 
 def test_a_follower_that_restores_is_not_in_sync_while_appends_continue() -> None:
     follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
-    (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
+    (append,) = follower.on_fetched(PartitionData(partition_index=0, high_watermark=0))
     perform(follower.fetcher, [append])
     assert follower.fetcher.partitions[P0].is_in_sync
-    follower.refused()
+    follower.on_refused()
     assert not follower.fetcher.partitions[P0].is_in_sync
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
@@ -530,7 +530,7 @@ def test_a_follower_that_restores_is_not_in_sync_while_appends_continue() -> Non
     assert restart is not None
     perform(follower.fetcher, [restart])
     data = PartitionData(partition_index=0, records=b"abc", high_watermark=6)
-    (append,) = follower.fetched(data)
+    (append,) = follower.on_fetched(data)
     assert isinstance(append, Append) and append.offset == 3
     perform(follower.fetcher, [append], epoch=0)
     assert follower.fetcher.partitions[P0].is_in_sync and follower.log.log_end_offset == 6

@@ -35,7 +35,7 @@ async def test_a_follower_does_not_rely_on_remote_segments_that_are_being_delete
     following = Site(site=leading)
     leading.manager.start()
     leading.manager.on_leadership_change([replica(leading.log(3))], [])
-    await eventually(lambda: len(leading.finished()) == 3)
+    await eventually(lambda: len(leading.finished_segments()) == 3)
     await leading.close()
     await leading.metadata.close()
     following.metadata.on_partition_leadership_changes((), (PARTITION,))
@@ -76,7 +76,7 @@ async def test_a_leader_that_replays_a_finished_deletion_deletes_nothing_newer()
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(3))], [])
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     await site.close()
 
     restarted = Site(site=site)
@@ -95,7 +95,7 @@ async def test_a_leader_that_replays_a_finished_deletion_deletes_nothing_newer()
     await eventually(
         lambda: not restarted.manager.partitions_to_remove and log.remote_border.is_remote_log_known
     )
-    assert len(restarted.finished()) == 3
+    assert len(restarted.finished_segments()) == 3
     assert len(restarted.tier.copies) == 3
     await restarted.close()
 
@@ -110,7 +110,7 @@ async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() ->
     leading.manager.start()
     log = leading.log(3)
     leading.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: len(leading.finished()) == 3)
+    await eventually(lambda: len(leading.finished_segments()) == 3)
     helping.metadata.on_partition_leadership_changes((), (PARTITION,))
     delete = helping.tier.delete_log_segment_data
 
@@ -129,10 +129,12 @@ async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() ->
     # The other node, which leads the partition again, finishes the deletion and copies again.
     log.update_config(replace(TIERED, remote_storage_enable=False))
     log.update_config(TIERED)
-    await eventually(lambda: not leading.metadata.partition_deletions() and len(leading.finished()) == 3)
+    await eventually(
+        lambda: not leading.metadata.partition_deletions() and len(leading.finished_segments()) == 3
+    )
     door.set()
     await eventually(lambda: not helping.manager.partitions_to_remove)
-    assert len(leading.finished()) == 3
+    assert len(leading.finished_segments()) == 3
     assert len(leading.tier.copies) == 3
     await leading.close()
     await helping.close()
@@ -144,7 +146,7 @@ async def test_a_pending_deletion_ends_when_the_topic_is_tiered_again_elsewhere(
     site.manager.start()
     log = site.log(2)
     site.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: len(site.finished_segments()) == 2)
     site.metadata.failure = RemoteMetadataError("the metadata topic is unavailable")
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     assert site.manager.partitions_to_remove == {PARTITION}
@@ -178,7 +180,7 @@ async def test_remote_segments_stay_when_a_topic_is_tiered_again_before_its_dele
     leading.manager.start()
     leading.manager.on_leadership_change([replica(log)], [])
     await eventually(entered.is_set)
-    assert leading.finished() == [(0, 9), (10, 19)]
+    assert leading.finished_segments() == [(0, 9), (10, 19)]
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     leading.manager.stop_partitions([PARTITION], deletes_remote=True)
     log.update_config(TIERED)
@@ -188,9 +190,11 @@ async def test_remote_segments_stay_when_a_topic_is_tiered_again_before_its_dele
     following.manager.on_leadership_change([], [replica(copy)])
     await eventually(lambda: copy.remote_border.is_remote_log_known)
     assert copy.highest_offset_in_remote_storage == 19
-    counted_on = {each.remote_log_segment_id.id for each in following.listed() if each.state == 1}
+    counted_on = {each.remote_log_segment_id.id for each in following.list_segments() if each.state == 1}
     door.set()
-    await eventually(lambda: (20, 29) in leading.finished() and not leading.manager.partitions_to_remove)
+    await eventually(
+        lambda: (20, 29) in leading.finished_segments() and not leading.manager.partitions_to_remove
+    )
     assert counted_on <= set(leading.tier.copies)
     assert not leading.metadata.partition_deletions()
     await following.close()
@@ -203,10 +207,10 @@ async def test_a_node_without_contact_to_the_controller_starts_no_deletion() -> 
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(2))], [])
-    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: len(site.finished_segments()) == 2)
     site.is_confirmed = False
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    await remains(lambda: len(site.finished()) == 2 and not site.metadata.partition_deletions(), 0.1)
+    await remains(lambda: len(site.finished_segments()) == 2 and not site.metadata.partition_deletions(), 0.1)
     site.is_confirmed = True
     await eventually(lambda: not site.tier.copies and not site.manager.partitions_to_remove)
     await site.close()
@@ -219,7 +223,7 @@ async def test_a_topic_tiered_and_untiered_at_once_loses_its_remote_segments(lea
     site.manager.start()
     log = site.log(3)
     site.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     # All in one iteration of the event loop, as when a node catches up with the metadata.
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     here = [replica(log, epoch=1)]
@@ -235,8 +239,8 @@ async def test_deletion_of_a_topic_continues_past_segments_that_cannot_be_delete
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(8))], [])
-    await eventually(lambda: len(site.finished()) == 8)
-    locked = {each.remote_log_segment_id.id for each in site.listed()[:4]}
+    await eventually(lambda: len(site.finished_segments()) == 8)
+    locked = {each.remote_log_segment_id.id for each in site.list_segments()[:4]}
     delete = site.tier.delete_log_segment_data
 
     def refuse(metadata: RemoteLogSegmentMetadata) -> None:

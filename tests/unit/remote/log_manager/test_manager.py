@@ -77,10 +77,12 @@ class Site:
         sealed_segments(log, segments)
         return log
 
-    def finished(self, partition: TopicIdPartition = PARTITION) -> list[tuple[int, int]]:
-        return [(each.start_offset, each.end_offset) for each in self.listed(partition) if each.state == 1]
+    def finished_segments(self, partition: TopicIdPartition = PARTITION) -> list[tuple[int, int]]:
+        return [
+            (each.start_offset, each.end_offset) for each in self.list_segments(partition) if each.state == 1
+        ]
 
-    def listed(self, partition: TopicIdPartition = PARTITION) -> list[RemoteLogSegmentMetadata]:
+    def list_segments(self, partition: TopicIdPartition = PARTITION) -> list[RemoteLogSegmentMetadata]:
         return list(self.metadata.list_remote_log_segments(partition))
 
     async def close(self) -> None:
@@ -101,13 +103,13 @@ async def test_a_leader_copies_repeatedly_and_a_follower_tracks_the_remote_end()
     other.manager.on_leadership_change([], [replica(follower_log)])
     # Nothing happens before the node is ready (KIP-1197).
     await asyncio.sleep(0)
-    assert site.finished() == []
+    assert site.finished_segments() == []
     site.manager.start()
     other.manager.start()
-    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: len(site.finished_segments()) == 2)
     await eventually(lambda: follower_log.highest_offset_in_remote_storage == 19)
     sealed_segments(log, 1)
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     await site.close()
     await other.close()
 
@@ -120,7 +122,7 @@ async def test_a_failure_is_retried_after_a_backoff_shorter_than_the_interval() 
     site.manager.on_leadership_change([replica(site.log(1))], [])
     await eventually(lambda: site.manager.figures.topic("events").copy_errors >= 2)
     site.metadata.failure = None
-    await eventually(lambda: site.finished() == [(0, 9)])
+    await eventually(lambda: site.finished_segments() == [(0, 9)])
     await site.close()
 
 
@@ -147,11 +149,11 @@ async def test_tasks_of_a_partition_never_overlap_across_epochs() -> None:
         site.manager.on_leadership_change([replica(log, epoch)], [])  # notified twice
         await eventually(lambda: inside == 1)
     door.set()
-    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: len(site.finished_segments()) == 2)
     assert most == 1
     # Work of earlier epochs was discarded by their own tasks.
     await eventually(lambda: len(site.tier.copies) == 2)
-    assert len(site.listed()) == 2
+    assert len(site.list_segments()) == 2
     await site.close()
 
 
@@ -192,7 +194,7 @@ async def test_metrics_of_a_deleted_topic_are_removed() -> None:
     manager = site.manager
     manager.start()
     manager.on_leadership_change([TieredReplica(PARTITION, site.log(3), 0)], [])
-    await eventually(lambda: manager.figures.topics and len(site.finished()) == 3)
+    await eventually(lambda: manager.figures.topics and len(site.finished_segments()) == 3)
     manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(lambda: not manager.figures.topics)
     assert not site.tier.copies
@@ -205,12 +207,14 @@ async def test_a_recreated_topic_keeps_its_own_segments() -> None:
     again = TopicIdPartition(UUID(int=99), PARTITION.topic, PARTITION.partition)
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(3))], [])
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     site.tier.faults.before = 2  # the deletion needs some attempts
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     new_log = site.log(2, directory="/data/again/events-0")
     site.manager.on_leadership_change([replica(new_log, 0, again)], [])
-    await eventually(lambda: not site.manager.partitions_to_remove and len(site.finished(again)) == 2)
+    await eventually(
+        lambda: not site.manager.partitions_to_remove and len(site.finished_segments(again)) == 2
+    )
     assert len(site.tier.copies) == 2
     await site.close()
 
@@ -220,7 +224,7 @@ async def test_a_reassigned_partition_keeps_its_remote_segments() -> None:
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(2))], [])
-    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: len(site.finished_segments()) == 2)
     site.manager.stop_partitions([PARTITION], deletes_remote=False)
     assert not site.metadata.is_ready(PARTITION)
     assert len(site.tier.copies) == 2
@@ -233,10 +237,10 @@ async def test_an_interrupted_deletion_is_resumed_by_the_node_that_began_it() ->
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(3))], [])
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     site.tier.faults.before = 1 << 30
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    await eventually(lambda: any(each.state == 2 for each in site.listed()))
+    await eventually(lambda: any(each.state == 2 for each in site.list_segments()))
     await site.close()
     site.tier.faults.clear()
     assert len(site.tier.copies) == 3
@@ -276,7 +280,7 @@ async def test_a_follower_deletes_a_topic_when_the_leader_did_not() -> None:
     following.manager.start()
     leading.manager.on_leadership_change([replica(leading.log(2))], [])
     following.manager.on_leadership_change([], [replica(following.log(2))])
-    await eventually(lambda: len(leading.finished()) == 2)
+    await eventually(lambda: len(leading.finished_segments()) == 2)
     await leading.close()  # the leader is stopped when the topic is deleted
     following.manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(lambda: not following.manager.partitions_to_remove)
@@ -290,7 +294,7 @@ async def test_disabling_and_enabling_remote_storage_starts_from_an_empty_tier()
     site.manager.start()
     log = site.log(3)
     site.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: len(site.finished()) == 3)
+    await eventually(lambda: len(site.finished_segments()) == 3)
     site.tier.faults.before = 1 << 30
     log.retention.apply(NOW_MS + 1)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
@@ -302,7 +306,7 @@ async def test_disabling_and_enabling_remote_storage_starts_from_an_empty_tier()
     sealed_segments(log, 1)
     site.manager.on_leadership_change([replica(log)], [])
     site.tier.faults.clear()
-    await eventually(lambda: site.finished() == [(30, 39)] and not site.manager.partitions_to_remove)
+    await eventually(lambda: site.finished_segments() == [(30, 39)] and not site.manager.partitions_to_remove)
     assert len(site.tier.copies) == 1
     await site.close()
 
@@ -353,9 +357,9 @@ async def test_at_most_one_copy_per_copier_thread_is_started() -> None:
     leaders = [replica(log, 0, partition) for log, partition in zip(logs, partitions, strict=True)]
     site.manager.on_leadership_change(leaders, [])
     await eventually(lambda: site.manager.copier_pool.idle_share == 0.0)
-    assert sum(len(site.listed(partition)) for partition in partitions) == 2
+    assert sum(len(site.list_segments(partition)) for partition in partitions) == 2
     door.set()
-    await eventually(lambda: all(len(site.finished(partition)) == 1 for partition in partitions))
+    await eventually(lambda: all(len(site.finished_segments(partition)) == 1 for partition in partitions))
     await site.close()
 
 
@@ -377,7 +381,7 @@ async def test_close_waits_for_running_work_up_to_the_timeout() -> None:
     site.manager.on_leadership_change([replica(site.log(1))], [])
     await eventually(entered.is_set)
     await site.manager.close(timeout_s=0.01)
-    assert site.finished() == []
+    assert site.finished_segments() == []
     door.set()
     site.manager.on_leadership_change([replica(site.log(1))], [])  # too late: it has no effect
     assert not site.manager.is_assigned(PARTITION)
@@ -403,7 +407,7 @@ async def test_close_lets_a_copy_end_and_deletes_its_objects() -> None:
     door.set()
     await closing
     assert site.tier.copies == {}
-    assert site.listed() == []
+    assert site.list_segments() == []
     await site.metadata.close()
 
 

@@ -88,7 +88,7 @@ class Tier:
         request = RemoteReadRequest(PARTITION, offset, max_bytes, True, 1 << 60, False, self.local)
         return bytes((await self.reader.read(request)).records)
 
-    def expected(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
+    def expected_bytes(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
         """Return the bytes of the local log."""
         result = self.log.read(offset, max_bytes, upper_bound=1 << 60, at_least_one=True)
         assert result.records is not None
@@ -152,10 +152,10 @@ def _files(directory: Path, memory: MemoryTier, segment: RemoteLogSegmentMetadat
 
 async def test_a_flipped_bit_is_corrupt_message_and_a_repaired_object_is_read_at_once(tier: Tier) -> None:
     whole = tier.store.objects[tier.key]
-    batch_bytes = len(tier.expected(0, 1))
+    batch_bytes = len(tier.expected_bytes(0, 1))
     for at in range(0, len(whole), 61):
         # As in Apache Kafka, the leader epoch of a batch is not part of its checksum.
-        if len(whole) == len(tier.expected(0)) and 12 <= at % batch_bytes < 16:
+        if len(whole) == len(tier.expected_bytes(0)) and 12 <= at % batch_bytes < 16:
             continue
         tier.store.objects[tier.key] = flip_byte(whole, at)
         for _ in range(2):  # the second client must not get the cached bytes
@@ -164,7 +164,7 @@ async def test_a_flipped_bit_is_corrupt_message_and_a_repaired_object_is_read_at
             assert raised.value.code is ErrorCode.CORRUPT_MESSAGE, at
             assert tier.key in str(raised.value)
         tier.store.objects[tier.key] = whole
-        assert await tier.read(0) == tier.expected(0)
+        assert await tier.read(0) == tier.expected_bytes(0)
         if tier.cache is not None:
             tier.cache.forget(tier.key)
 
@@ -174,14 +174,14 @@ async def test_wrong_bytes_in_one_response_are_read_again_from_the_store(tier: T
         tier.store.wrong_gets = 1
         if tier.cache is not None:
             tier.cache.forget(tier.key)
-        assert await tier.read(offset, 900) == tier.expected(offset, 900)
+        assert await tier.read(offset, 900) == tier.expected_bytes(offset, 900)
 
 
 async def test_every_range_is_intact_while_responses_are_wrong_now_and_then(tier: Tier) -> None:
     for number in range(120):
         tier.store.wrong_gets = int(number % 5 == 0)
         offset, max_bytes = number * 7 % 40, 100 + number * 37 % 2500
-        assert await tier.read(offset, max_bytes) == tier.expected(offset, max_bytes)
+        assert await tier.read(offset, max_bytes) == tier.expected_bytes(offset, max_bytes)
         if tier.cache is not None and number % 3 == 0:
             tier.cache.forget(tier.key)
 
@@ -193,8 +193,8 @@ async def test_a_damaged_batch_is_not_searched_for_timestamps(tier: Tier) -> Non
     assert place is not None and place.offset == 10
     if tier.cache is not None:
         tier.cache.forget(tier.key)
-    batch_bytes = len(tier.expected(0, 1))
-    is_transformed = len(whole) != len(tier.expected(0))
+    batch_bytes = len(tier.expected_bytes(0, 1))
+    is_transformed = len(whole) != len(tier.expected_bytes(0))
     changed = (
         bytes(byte ^ 1 for byte in whole) if is_transformed else flip_byte(whole, 10 * batch_bytes + 100)
     )
@@ -261,7 +261,7 @@ async def test_concurrent_reads_of_damaged_bytes_never_return_them(tier: Tier) -
             if isinstance(result, BaseException):
                 assert isinstance(result, KafkaError) and result.code is ErrorCode.CORRUPT_MESSAGE
             else:
-                assert result == tier.expected(offset, 1500)
+                assert result == tier.expected_bytes(offset, 1500)
         assert tier.cache is not None
         tier.cache.forget(tier.key)
 
@@ -278,7 +278,7 @@ async def test_damaged_indexes_are_fetched_again_after_they_are_repaired(tier: T
         await tier.read(offset, 1)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
     tier.store.objects[key] = whole
-    assert await tier.read(offset, 1) == tier.expected(offset, 1)
+    assert await tier.read(offset, 1) == tier.expected_bytes(offset, 1)
 
 
 def test_segments_whose_manifest_is_not_cached_have_nothing_to_discard() -> None:

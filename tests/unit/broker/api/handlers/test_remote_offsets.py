@@ -101,7 +101,7 @@ class Border:
         )
         return run_steps(self.handler.handle(context(version), request))
 
-    def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
+    def request_offset(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
         response = self.send_request(timestamp, topic=topic)
         assert isinstance(response, ListOffsetsResponse)
         partition = response.topics[0].partitions[0]
@@ -116,35 +116,35 @@ def partitions_of(response: object) -> tuple[ListOffsetsPartitionResponse, ...]:
 
 def test_each_special_timestamp_of_a_tiered_log_has_its_result() -> None:
     border = Border()
-    assert border.answer(EARLIEST) == (-1, 0, 0)
-    assert border.answer(EARLIEST_LOCAL) == (-1, 4, 2)
-    assert border.answer(LATEST) == (-1, 6, 2)
-    assert border.answer(LATEST_TIERED) == (-1, 3, 1)
-    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2)
-    assert border.answer(MAX_TIMESTAMP) == (50, 5, 2)
+    assert border.request_offset(EARLIEST) == (-1, 0, 0)
+    assert border.request_offset(EARLIEST_LOCAL) == (-1, 4, 2)
+    assert border.request_offset(LATEST) == (-1, 6, 2)
+    assert border.request_offset(LATEST_TIERED) == (-1, 3, 1)
+    assert border.request_offset(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2)
+    assert border.request_offset(MAX_TIMESTAMP) == (50, 5, 2)
     border.log.advance_log_start_offset_from_remote(3)
-    assert border.answer(EARLIEST) == (-1, 3, 1)
+    assert border.request_offset(EARLIEST) == (-1, 3, 1)
     border.log.advance_log_start_offset(5)
-    assert border.answer(EARLIEST_LOCAL) == (-1, 5, 2)
-    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 5, 2), "never below the log start"
+    assert border.request_offset(EARLIEST_LOCAL) == (-1, 5, 2)
+    assert border.request_offset(EARLIEST_PENDING_UPLOAD) == (-1, 5, 2), "never below the log start"
 
 
 def test_kip_1023_the_earliest_pending_upload_offset_is_unknown_before_the_remote_end() -> None:
     border = Border()
     border.log.remote_border.on_remote_log_deleted()
-    assert border.answer(LATEST_TIERED) == (-1, -1, -1)
-    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
+    assert border.request_offset(LATEST_TIERED) == (-1, -1, -1)
+    assert border.request_offset(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
     border.log.advance_log_start_offset(4)
-    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2), "all there is is local"
+    assert border.request_offset(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2), "all there is is local"
 
 
 def test_an_untiered_topic_has_no_tiered_and_no_pending_offset() -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("u", 0)).log, "a", leader_epoch=0)
-    assert border.answer(LATEST_TIERED, "u") == (-1, -1, -1)
-    assert border.answer(EARLIEST_PENDING_UPLOAD, "u") == (-1, -1, -1)
-    assert border.answer(EARLIEST_LOCAL, "u") == border.answer(EARLIEST, "u") == (-1, 0, 0)
-    assert border.answer(0, "u") == (NOW_MS, 0, 0), "answered at once, from the local log"
+    assert border.request_offset(LATEST_TIERED, "u") == (-1, -1, -1)
+    assert border.request_offset(EARLIEST_PENDING_UPLOAD, "u") == (-1, -1, -1)
+    assert border.request_offset(EARLIEST_LOCAL, "u") == border.request_offset(EARLIEST, "u") == (-1, 0, 0)
+    assert border.request_offset(0, "u") == (NOW_MS, 0, 0), "answered at once, from the local log"
 
 
 async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> None:

@@ -213,9 +213,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
             instance=instance,
         )
         if error is ErrorCode.NONE:
-            self.changed({(group_id, topic, 0): offset})
+            self.expect_offsets({(group_id, topic, 0): offset})
 
-    def changed(self, offsets: dict[tuple[str, str, int], int]) -> None:
+    def expect_offsets(self, offsets: dict[tuple[str, str, int], int]) -> None:
         """Change offsets by records of the log; -1 stands for a deletion."""
         self.held.append(offsets)
         if not self.fixture.holds_commits:
@@ -265,7 +265,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.fixture.expire()
         after = self.latest_offsets()
         assert after.items() <= before.items()
-        self.changed({key: -1 for key in before if key not in after})
+        self.expect_offsets({key: -1 for key in before if key not in after})
 
     @precondition(lambda self: self.fixture.append_error is None)
     @rule(group_id=group_ids)
@@ -276,7 +276,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         (result,) = self.fixture.finish(self.fixture.coordinator.administration.delete_groups((group_id,)))
         assert (result.error_code == ErrorCode.NONE) == is_empty
         if is_empty:
-            self.changed({key: -1 for key in before if key[0] == group_id})
+            self.expect_offsets({key: -1 for key in before if key[0] == group_id})
 
     @precondition(lambda self: not self.fixture.held)
     @rule()
