@@ -102,7 +102,7 @@ ALL = [
         (Step.OBJECT_DELETED, 3),
         (Step.RECORD_NOT_READ_BACK, 4),
     ),
-    *cases(During.READ, (Step.INDEX_CACHE_FILE, 3)),
+    *cases(During.READ, (Step.INDEX_CACHE_FILE, 2)),  # of one index: sequential reads need no others
     *cases(During.FOLLOWING, (Step.LOCAL_SEGMENT_FILE, 3), (Step.SNAPSHOT_FILE, 3)),
     *cases(During.JOINING, (Step.RESTART_FROM_REMOTE, 12)),
 ]
