@@ -31,6 +31,7 @@ class Produced(NamedTuple):
 def produce(shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bool = False) -> Produced:
     """Create the topic, write to it for `seconds` at maximum speed with acks=all, and delete it."""
     brokers.create_topic(shape.topic, shape.partitions)
+    brokers.wait_until_served(shape.topic, shape.partitions)
     cpu_before = brokers.cpu_seconds()
     load = run_load(
         "librdkafka",
@@ -50,6 +51,7 @@ def produce(shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bo
 def fill(shape: TopicShape, topic_bytes: int, brokers: Brokers) -> None:
     """Create the topic and write `topic_bytes` to it, the same to each partition."""
     brokers.create_topic(shape.topic, shape.partitions)
+    brokers.wait_until_served(shape.topic, shape.partitions)
     run_load(
         "librdkafka",
         kind="fill",

@@ -27,6 +27,7 @@ from tidelog.broker.network.request import Request, Response
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
+from tidelog.broker.network.tls_transport import TlsTransport
 from tidelog.broker.network.turns import CALLBACKS_NS
 
 logger = logging.getLogger(__name__)
@@ -158,13 +159,13 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the frames before the end of the stream; return whether the transport stays open.
 
         Many connections may end at once: some of them are closed later, when other connections were served.
-        With TLS it is closed: the transport of TLS cannot stay open for writing only.
+        With TLS this has no effect: the transport closes.
         """
         self._abandon(self.core.on_end_of_stream())
         if self._turns.spent_ns > CALLBACKS_NS:
             self._schedule(is_busy=True)
         self._serve()
-        return self.core.state < _CLOSING and self._tls is None
+        return self.core.state < _CLOSING
 
     def pause_writing(self) -> None:
         """Handle no further frame: the transport is above its high-water mark."""
@@ -253,14 +254,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def peer_certificate(self) -> bytes | None:
         """The verified certificate of the peer in DER encoding; None if it has none, and without TLS."""
-        tls = self._tls
-        return None if tls is None else tls.getpeercert(binary_form=True)
-
-    @property
-    def _tls(self) -> ssl.SSLObject | None:
-        """The TLS state of the transport; None without TLS."""
-        state = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return cast("ssl.SSLObject | None", state)
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if tls is None else cast(ssl.SSLObject, tls).getpeercert(binary_form=True)
 
     @property
     def unsent_bytes(self) -> int:
@@ -274,6 +269,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def sweep(self, now_ms: int) -> int:
         """Release unused memory; return the idle time of the connection in milliseconds."""
+        if isinstance(self._transport, TlsTransport):
+            # A slow client is not idle.
+            self._transport.receive_available()
         return self.core.on_sweep(now_ms, self.unsent_bytes)
 
     def drain(self) -> None:
@@ -370,9 +368,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _await_input(self) -> None:
         """Let the watcher report the next bytes of a new connection; not with TLS, which buffers bytes."""
-        if self._transport is not None and self.core.state < _CLOSING and self._tls is None:
-            self._awaited_inputs += 1
-            self._reading.await_input(self._transport)
+        transport = self._transport
+        if transport is None or isinstance(transport, TlsTransport) or self.core.state >= _CLOSING:
+            return
+        self._awaited_inputs += 1
+        self._reading.await_input(transport)
 
     def _on_peer_closed(self, events: int) -> None:
         """Stop waiting for events: the peer has closed while reading is paused."""

@@ -168,6 +168,11 @@ class ReceiveBuffer:
             return True
         return size is not None and self._end - self._start >= size
 
+    def missing_bytes(self) -> int:
+        """Return how many bytes of the next frame are missing; 0 if its size is unknown or invalid."""
+        received = self._end - self._start
+        return max(0, self._claimed_bytes() - received) if received >= SIZE_BYTES else 0
+
     def release(self) -> None:
         """Release the current frame, whose request has its response; its memory may be used again."""
         self._pinned = False

@@ -2,8 +2,8 @@
 
     waiting for the client hello   no TLS state exists before the first record of the client is complete
     waiting for a turn             few handshakes start in a turn of the loop: each signs with a private key
-    handshake                      the transport of the loop, which the connection gets at the end
-    refusal                        after a failure: the alert is sent, and what the client still sends is read
+    handshake                      a TlsTransport, which the connection gets at the end
+    refusal                        after a failure: an alert is sent, and further bytes are dropped
 
 A client that sends something else than TLS, is slow, or fails, costs its own socket only.
 
@@ -24,7 +24,7 @@ from typing import Final
 
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.resources import NetworkResources
-from tidelog.security.tls.handshake_failure import HandshakeFailure
+from tidelog.broker.network.tls_transport import ReadMemory, TlsTransport
 from tidelog.security.tls.server import TlsServer
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ PENDING_MAX: Final = 1_000
 STARTS_PER_TURN: Final = 4
 TIMEOUT_S: Final = 10.0
 REFUSAL_TIMEOUT_S: Final = 1.0
-SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 # A TLS record begins with its type, the version and the length of its contents.
 _HEADER_BYTES: Final = 5
@@ -54,6 +53,7 @@ class TlsHandshakes:
         self._resources = resources
         self._authentications = resources.counters.authentications[listener]
         self._loop = asyncio.get_running_loop()
+        self._memory = ReadMemory()
         self._tasks: dict[asyncio.Task[None], str] = {}
         """The tasks of the sockets in the order of arrival, with the address of each client."""
         self._per_address: Counter[str] = Counter()
@@ -119,37 +119,26 @@ class TlsHandshakes:
             try:
                 await self._wait_for_client_hello(client_socket)
                 await self._wait_for_turn()
-                duplicate = client_socket.dup()
             except BaseException:
                 client_socket.close()
                 raise
-            with duplicate:
-                # From here on the transport owns the socket, and closes it if the handshake fails.
-                try:
-                    await self._loop.connect_accepted_socket(
-                        create_connection,
-                        client_socket,
-                        ssl=self._tls.context,
-                        ssl_handshake_timeout=TIMEOUT_S,
-                        ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-                    )
-                except HandshakeFailure as failure:
-                    await self._refuse(duplicate, failure.alert)
-                    raise
+            # From here on the transport owns the socket.
+            transport = TlsTransport(self._tls.context, client_socket, self._memory, create_connection)
+            try:
+                await self._loop.connect_accepted_socket(lambda: transport, client_socket)
+                error = await transport.handshake
+                if error is not None:
+                    await self._wait_for_refused(transport)
+                    raise error
+            except BaseException:
+                transport.abort()
+                raise
 
-    async def _refuse(self, client: socket.socket, alert: bytes) -> None:
-        """Send the alert of a failed handshake.
-
-        A client of TLS 1.3 sends its first request before it has the alert. Closing a socket with unread data
-        would reset the connection, and the client would lose the alert.
-        """
-        client.setblocking(False)
-        with contextlib.suppress(OSError, TimeoutError):
-            client.send(alert)
-            client.shutdown(socket.SHUT_WR)
+    async def _wait_for_refused(self, transport: TlsTransport) -> None:
+        """Wait until a client that has got an alert closes its socket."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFUSAL_TIMEOUT_S):
-                while await self._loop.sock_recv(client, _HEADER_BYTES + _RECORD_BYTES_MAX):
-                    pass
+                await transport.closed
 
     async def _wait_for_client_hello(self, client_socket: socket.socket) -> None:
         """Wait until the first record of the client is complete; its bytes stay in the socket."""

@@ -23,7 +23,6 @@ from tidelog.security.tls.cipher_suites import (
     TLS_1_3_SUITES,
     openssl_names,
 )
-from tidelog.security.tls.handshake_failure import AlertingContext
 from tidelog.security.tls.settings import ClientAuth, TlsSettings
 from tidelog.security.tls.stores import KeyStore, read_key_store, read_trust_store
 
@@ -41,7 +40,7 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
         key = settings.name("ssl.keystore.location")
         allowed = "a listener with TLS needs a key store file, or PEM text in ssl.keystore.key"
         raise ConfigError(key, None, allowed)
-    context = _configured(AlertingContext(ssl.PROTOCOL_TLS_SERVER), settings)
+    context = _configured(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
     if settings.client_auth is not ClientAuth.NONE:

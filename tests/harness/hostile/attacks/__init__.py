@@ -24,6 +24,7 @@ from tests.harness.hostile.attacks import (
     record_parsing,
     sockets,
     storage,
+    tls_records,
     transactions,
 )
 
@@ -40,6 +41,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *pipelining.ATTACKS,
     *sockets.ATTACKS,
     *handshakes.ATTACKS,
+    *tls_records.ATTACKS,
     *encodings.ATTACKS,
     *groups.ATTACKS,
     *transactions.ATTACKS,

@@ -292,3 +292,22 @@ def test_a_buffer_of_more_than_4_mib_grows_without_a_copy_unless_an_earlier_fram
             views.append(buffer.writable())
     assert buffer.next_frame() == body
     assert (buffer.copied > 2 * MAPPED_BYTES) == is_referenced
+
+
+def test_missing_bytes_are_those_of_the_next_frame() -> None:
+    buffer = buffer_of()
+    assert buffer.missing_bytes() == 0
+    feed(buffer, b"\0\0\0")
+    assert buffer.missing_bytes() == 0
+    feed(buffer, b"\x0aabc")
+    assert buffer.missing_bytes() == 7
+    feed(buffer, b"defghij" + frame_of(b"next")[:6])
+    assert buffer.missing_bytes() == 0
+    assert buffer.next_frame() == b"abcdefghij"
+    assert buffer.missing_bytes() == 2
+
+
+def test_no_bytes_of_an_invalid_frame_are_missing() -> None:
+    buffer = buffer_of(frame_bytes_max=100)
+    feed(buffer, frame_of(bytes(101))[:20])
+    assert buffer.missing_bytes() == 0

@@ -18,43 +18,16 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
 from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
+from tests.support.security.tls_listener import AUTHORITY, context_that_trusts, tls_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import tls_handshakes
 from tidelog.broker.network.request import Request
-from tidelog.security.certificate_authority import Authority, Identity
-from tidelog.security.tls.contexts import client_context
-from tidelog.security.tls.principal_mapping import PrincipalMapper
-from tidelog.security.tls.server import TlsServer, load_server_identity
-from tidelog.security.tls.settings import parse_tls_settings
+from tidelog.security.certificate_authority import Authority
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.segment.file_slice import FileSlice
-
-AUTHORITY = Authority.create()
-SERVER = AUTHORITY.issue("broker")
-TRUSTED = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
-
-
-def keys_of(identity: Identity) -> dict[str, str]:
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": identity.key_pem(),
-        "ssl.keystore.certificate.chain": identity.chain_pem(),
-    }
-
-
-def tls_server(rules: str = "DEFAULT", **texts: str) -> TlsServer:
-    configs = {key.replace("_", "."): text for key, text in texts.items()}
-    settings = parse_tls_settings({**keys_of(SERVER), **TRUSTED, **configs})
-    return TlsServer(load_server_identity(settings), PrincipalMapper(rules))
-
-
-def context_that_trusts(identity: Identity | None = None, authority: Authority = AUTHORITY) -> ssl.SSLContext:
-    own = {} if identity is None else keys_of(identity)
-    trusted = {**TRUSTED, "ssl.truststore.certificates": authority.pem()}
-    return client_context(parse_tls_settings({**own, **trusted}))
 
 
 def tell_principal(request: Request) -> None:

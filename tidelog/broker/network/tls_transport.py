@@ -1,0 +1,374 @@
+"""The transport of one connection with TLS, on top of the plain transport of the event loop.
+
+    HANDSHAKE   there is no connection yet
+    OPEN        the connection receives and sends bytes
+    REFUSED     the handshake has failed: an alert is sent, and what the client still sends is dropped
+    CLOSING     this side closes: nothing is received, and bytes that were written before are sent
+    CLOSED      the plain transport has closed
+
+Legal transitions:
+
+    HANDSHAKE   OPEN, REFUSED, CLOSED
+    OPEN        CLOSING, CLOSED
+    REFUSED     CLOSED
+    CLOSING     CLOSED
+
+The event loops have such transports too. They call back for whatever the socket has. With a client that sends
+small records this is one record or a few, and the callbacks cost more than the decryption. This transport
+sets SO_RCVLOWAT: the kernel reports the socket when it has the rest of the frame, or LOW_WATER_MAX bytes.
+
+A client that does not send close_notify before it closes its socket is accepted: sizes delimit frames.
+
+Bounds: OpenSSL keeps memory for about READ_BYTES and WRITE_BYTES. I/O: the plain transport and its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final, Protocol, cast
+
+from tidelog.broker.network.receive_buffer import ReceiveBuffer
+from tidelog.broker.network.tls_session import RECORD_BYTES_MAX, InvalidRecordsError, TlsSession
+
+READ_BYTES: Final = 64 * 1024
+"""The ciphertext of one read: to decrypt it takes about 3 ms if each record has one byte."""
+WRITE_BYTES: Final = 64 * 1024
+LOW_WATER_MAX: Final = 32 * 1024
+"""More is received before a frame is complete, so that decryption and the client work at the same time."""
+LOW_WATER_MIN: Final = 512
+"""The low-water mark is not changed for less: the option costs as much as reading a few records."""
+
+
+class State(Enum):
+    """The state of a transport; the head of the file describes each state."""
+
+    HANDSHAKE = auto()
+    OPEN = auto()
+    REFUSED = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+TRANSITIONS: Final = {
+    State.HANDSHAKE: frozenset({State.OPEN, State.REFUSED, State.CLOSED}),
+    State.OPEN: frozenset({State.CLOSING, State.CLOSED}),
+    State.REFUSED: frozenset({State.CLOSED}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset[State](),
+}
+"""The states that may follow."""
+
+_OPEN: Final = State.OPEN
+
+
+class TlsConnection(Protocol):
+    """The protocol object on top of a TlsTransport; implemented by Connection."""
+
+    buffer: ReceiveBuffer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note that the handshake is complete."""
+        ...
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory for the next bytes."""
+        ...
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Accept bytes that were written to the memory."""
+        ...
+
+    def eof_received(self) -> bool:
+        """Note that no bytes follow."""
+        ...
+
+    def pause_writing(self) -> None:
+        """Note that the transport is above its high-water mark."""
+        ...
+
+    def resume_writing(self) -> None:
+        """Note that the transport is below its low-water mark."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Log `reason` and close."""
+        ...
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the transport has closed."""
+        ...
+
+
+class ReadMemory:
+    """The memory for the ciphertext of one read, which the transports of an event loop share.
+
+    The loop fills it and calls `buffer_updated` in one step.
+    """
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(RECORD_BYTES_MAX + READ_BYTES))
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """The protocol of a plain transport, and the transport of the object that `create_connection` returns.
+
+    `handshake` has the result None when the handshake is complete, or the error when it has failed; `closed`
+    has a result when the plain transport has closed.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_create_connection",
+        "_is_reading_paused",
+        "_is_socket_paused",
+        "_loop",
+        "_low_water",
+        "_memory",
+        "_session",
+        "_socket",
+        "_state",
+        "_transport",
+        "closed",
+        "handshake",
+    )
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        client_socket: socket.socket,
+        memory: ReadMemory,
+        create_connection: Callable[[], TlsConnection],
+    ) -> None:
+        """Create the protocol for the plain transport of `client_socket`."""
+        super().__init__()
+        self._session = TlsSession(context)
+        self._socket = client_socket
+        self._memory = memory
+        self._create_connection = create_connection
+        self._connection: TlsConnection | None = None
+        self._transport: asyncio.Transport | None = None
+        self._state = State.HANDSHAKE
+        self._is_reading_paused = self._is_socket_paused = False
+        self._low_water = 1
+        self._loop = asyncio.get_running_loop()
+        self.handshake: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    # ---- called by the plain transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake: the client sends first."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory for the next ciphertext, after the bytes of an incomplete record."""
+        view, rest = self._memory.view, self._session.rest
+        if not rest:
+            return view[:READ_BYTES]
+        size = len(rest)
+        view[:size] = rest
+        return view[size : size + READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Use `nbytes` further bytes of ciphertext."""
+        session, state = self._session, self._state
+        if state is not _OPEN and state is not State.HANDSHAKE:
+            return
+        session.receive(self._memory.view[: len(session.rest) + nbytes])
+        if state is _OPEN or self._complete_handshake():
+            self._deliver()
+
+    def eof_received(self) -> bool:
+        """Close the plain transport, which calls `connection_lost`."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Notify the connection that the plain transport is above its high-water mark."""
+        if self._connection is not None:
+            self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Notify the connection that the plain transport is below its low-water mark."""
+        if self._connection is not None:
+            self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Notify the connection, and release it."""
+        self._transition(State.CLOSED)
+        self._end_handshake(exc or ConnectionResetError("the client has closed the connection"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        if self._connection is not None:
+            self._connection.connection_lost(exc)
+        # Break reference cycles.
+        self._connection = self._transport = None
+        del self._create_connection
+
+    # ---- called by the connection
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return the TLS state as "ssl_object", and what else the plain transport returns."""
+        if name == "ssl_object":
+            return self._session.tls
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """Pass no bytes to the connection; records that were received before wait."""
+        self._is_reading_paused = True
+        self._pause_socket()
+
+    def resume_reading(self) -> None:
+        """Pass bytes to the connection again, those that wait first."""
+        self._is_reading_paused = False
+        if self._session.has_unread:
+            # Not within this call, which the connection makes while it handles frames.
+            self._loop.call_soon(self._deliver)
+        else:
+            self._resume_socket()
+
+    def receive_available(self) -> None:
+        """Receive what the socket has, although it is not enough for the current frame."""
+        self._set_low_water(1)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt `data` and send it."""
+        if self._state is not _OPEN:
+            return
+        if len(data) <= WRITE_BYTES:
+            if data:
+                self._session.write(data)
+                self._send_outgoing()
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), WRITE_BYTES):
+            self._session.write(view[start : start + WRITE_BYTES])
+            self._send_outgoing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the high-water mark and the low-water mark of unsent ciphertext."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of unsent bytes of ciphertext."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def is_closing(self) -> bool:
+        """Return whether the transport closes or has closed."""
+        return self._state is not _OPEN
+
+    def close(self) -> None:
+        """Close when all written bytes and close_notify are sent."""
+        if self._state is _OPEN and self._transport is not None:
+            self._session.write_close_notify()
+            self._send_outgoing()
+            self._transition(State.CLOSING)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; unsent bytes are lost."""
+        if self._state is _OPEN:
+            self._transition(State.CLOSING)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- inside
+
+    def _transition(self, state: State) -> None:
+        assert state in TRANSITIONS[self._state], f"{self._state.name} -> {state.name}"
+        self._state = state
+
+    def _complete_handshake(self) -> bool:
+        """Continue the handshake; return whether it is complete and the connection exists."""
+        try:
+            is_complete = self._session.continue_handshake()
+        except ssl.SSLError as error:
+            self._refuse(error)
+            return False
+        self._send_outgoing()
+        if is_complete:
+            self._transition(_OPEN)
+            self._end_handshake(None)
+            self._connection = self._create_connection()
+            self._connection.connection_made(self)
+        return is_complete
+
+    def _refuse(self, error: ssl.SSLError) -> None:
+        """Send the alert with the reason, but do not close.
+
+        A client of TLS 1.3 sends its first request before it has the alert. Closing a socket with unread data
+        would reset the connection, and the client would lose the alert. It would then try again until its
+        deadline, because a wrong certificate would look like a broker that has stopped.
+        """
+        self._transition(State.REFUSED)
+        self._send_outgoing()
+        if self._transport is not None:
+            self._transport.write_eof()
+        self._end_handshake(error)
+
+    def _end_handshake(self, error: Exception | None) -> None:
+        if not self.handshake.done():
+            self.handshake.set_result(error)
+
+    def _deliver(self) -> None:
+        """Pass plaintext to the connection, until all is read, reading is paused, or the transport closes."""
+        session, connection = self._session, self._connection
+        if connection is None:
+            return
+        try:
+            while session.has_unread and self._state is _OPEN and not self._is_reading_paused:
+                count = session.read_into(connection.get_buffer(-1))
+                if count:
+                    connection.buffer_updated(count)
+                if session.needs_records:
+                    # These were RECORDS_MAX small records, which take up to 1 ms: others have their turn.
+                    self._pause_socket()
+                    self._loop.call_soon(self._deliver)
+                    return
+        except InvalidRecordsError as error:
+            connection.fail(f"its TLS records are invalid: {error}")
+            return
+        if self._state is not _OPEN:
+            return
+        if session.has_peer_closed:
+            connection.eof_received()
+            self.close()
+            return
+        # For example the answer to a key update.
+        self._send_outgoing()
+        if not session.has_unread:
+            # Also while reading is paused: the mark is from before the last frames.
+            missing = session.missing_bytes(connection.buffer.missing_bytes())
+            self._set_low_water(min(missing, LOW_WATER_MAX) if missing >= LOW_WATER_MIN else 1)
+            if not self._is_reading_paused:
+                self._resume_socket()
+
+    def _pause_socket(self) -> None:
+        if not self._is_socket_paused and self._transport is not None:
+            self._is_socket_paused = True
+            self._transport.pause_reading()
+
+    def _resume_socket(self) -> None:
+        if self._is_socket_paused and self._transport is not None:
+            self._is_socket_paused = False
+            self._transport.resume_reading()
+
+    def _send_outgoing(self) -> None:
+        ciphertext = self._session.take_outgoing()
+        if ciphertext and self._transport is not None:
+            self._transport.write(ciphertext)
+
+    def _set_low_water(self, byte_count: int) -> None:
+        """Let the kernel report the socket when it has `byte_count` bytes, or the client has closed."""
+        if byte_count != self._low_water:
+            self._low_water = byte_count
+            # The plain transport may have closed the socket.
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, byte_count)
