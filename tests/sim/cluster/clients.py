@@ -111,18 +111,24 @@ class LoadConsumer:
 
 
 async def read_everything(
-    process: Process, servers: str, topic: str, partitions: int
+    process: Process, servers: str, topic: str, partitions: int, isolation_level: str = "read_uncommitted"
 ) -> dict[TopicPartition, dict[int, bytes]]:
     """Return the values of a topic by partition and offset, up to its current end."""
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     values: dict[TopicPartition, dict[int, bytes]] = {partition: {} for partition in wanted}
-    async with Consumer(servers, environment=process.environment, auto_offset_reset="earliest") as consumer:
+    async with Consumer(
+        servers,
+        environment=process.environment,
+        auto_offset_reset="earliest",
+        isolation_level=isolation_level,
+    ) as consumer:
         consumer.assign(wanted)
         ends = await consumer.end_offsets(wanted)
-        positions = dict.fromkeys(wanted, 0)
-        while any(positions[partition] < ends[partition] for partition in wanted):
+        while True:
             for partition, records in (await consumer.poll(timeout_ms=500)).items():
                 for record in records:
                     values[partition][record.offset] = record.value or b""
-                positions[partition] = records[-1].offset + 1
-    return values
+            # Markers of transactions have offsets, but are not returned.
+            positions = {partition: await consumer.position(partition) for partition in wanted}
+            if all(positions[partition] >= ends[partition] for partition in wanted):
+                return values

@@ -47,6 +47,9 @@ class Plan:
     partitions: int = 2
     producers: int = 2
     pause_of_producers_s: float = 0.05
+    transactional_producers: int = 0
+    group_members: int = 0
+    group_protocol: str = "classic"
     compression: str = "none"
     syncs_every_append: bool = False
     """Whether acknowledged records survive the loss of power of all nodes."""
@@ -110,6 +113,9 @@ def plan_of(seed: int) -> Plan:
         partitions=random.choice((1, 2, 3)),
         producers=random.choice((1, 2)),
         pause_of_producers_s=random.choice((0.01, 0.05, 0.2)),
+        transactional_producers=random.choice((0, 0, 1, 2)),
+        group_members=random.choice((0, 0, 1, 2)),
+        group_protocol=random.choice(("classic", "consumer")),
         compression=random.choice(("none", "none", "lz4", "zstd")),
         syncs_every_append=syncs_every_append,
         config=config,

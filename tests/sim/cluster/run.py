@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import multiprocessing
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
+from tests.sim.cluster import transactions
 from tests.sim.cluster.clients import LoadConsumer, LoadProducer, read_everything
 from tests.sim.cluster.faults import Faults
+from tests.sim.cluster.group import GroupLedger, GroupMember
 from tests.sim.cluster.invariants import Invariants
 from tests.sim.cluster.ledger import Ledger, check_order
 from tests.sim.cluster.plan import Plan, plan_of
 from tests.sim.cluster.replica_logs import equal_logs
 from tests.sim.cluster.replication import is_fully_replicated
+from tests.sim.cluster.transactions import TransactionalProducer, TransactionLedger
 from tests.sim.cluster.violation import Violation
 from tidelog.clients.admin.admin import Admin, NewTopic
 from tidelog.protocol.errors import KafkaError
@@ -27,6 +32,8 @@ from tidelog.testing.simulation.simulation import Simulation
 TOPIC = "records"
 CHECK_EVERY_NS = 100 * MS
 SETTLE_S = 3.0
+TRANSACTIONS_END_S = 40.0
+"""The time after which a transaction without an end has been aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,13 @@ class Outcome:
     faults: dict[str, int]
 
 
+class Client(Protocol):
+    """A client that works until it is stopped."""
+
+    is_stopped: bool
+    task: asyncio.Task[None]
+
+
 class Run:
     """One run of a plan."""
 
@@ -52,44 +66,95 @@ class Run:
         self.plan = plan or plan_of(seed)
         self.simulation = Simulation(seed, nodes=self.plan.nodes, config=self.plan.config)
         self.ledger = Ledger()
+        self.transactions = TransactionLedger()
+        self.group = GroupLedger()
+        self._checker: Process
         self._invariants = Invariants(self.simulation.cluster)
 
     def execute(self) -> Outcome:
         """Run all phases. Errors: AssertionError with the seed."""
         simulation, plan = self.simulation, self.plan
         with simulation:
-            checker = simulation.cluster.client("checker")
-            simulation.run(checker, _create_topic(checker, simulation.cluster.bootstrap_servers, plan))
+            self._checker = simulation.cluster.client("checker")
+            for topic in (TOPIC, transactions.TOPIC):
+                creation = _create_topic(self._checker, simulation.cluster.bootstrap_servers, plan, topic)
+                simulation.run(self._checker, creation)
             self._check_continuously()
-            producers = [
-                LoadProducer(simulation, plan, self.ledger, f"p{number}", TOPIC)
-                for number in range(plan.producers)
-            ]
-            consumer = LoadConsumer(simulation, plan, self.ledger, "consumer", TOPIC)
+            producers, readers = self._start_clients()
             faults = Faults(simulation, plan)
             simulation.run_for(plan.safety_s)
             faults.stop()
             simulation.trace.note("faults", "all faults have ended")
             self._require_recovery()
-            for producer in producers:
-                producer.is_stopped = True
-            self._require([producer.task for producer in producers], "a producer has not ended")
-            final = simulation.run(
-                checker,
-                read_everything(checker, simulation.cluster.bootstrap_servers, TOPIC, plan.partitions),
-            )
-            consumer.is_stopped = True
-            self._require([consumer.task], "the consumer has not ended")
-            self.ledger.check_complete(final)
-            simulation.run_for(SETTLE_S)
-            repeated = sum(
-                check_order(partition, values, equal_logs(simulation.cluster, partition))
-                for partition, values in final.items()
-            )
+            self._stop(producers)
+            repeated = self._check_records()
+            self._stop(readers)
+            self._check_transactions()
         return Outcome(
             self.seed, simulation.trace.digest(), simulation.now_s, simulation.scheduler.event_count,
             self.ledger.sent, len(self.ledger.acknowledged), repeated, dict(faults.counts),
         )  # fmt: skip
+
+    def _start_clients(self) -> tuple[list[Client], list[Client]]:
+        """Start and return the producers, and the consumers."""
+        simulation, plan, ledger = self.simulation, self.plan, self.ledger
+        producers: list[Client] = [
+            LoadProducer(simulation, plan, ledger, f"p{number}", TOPIC) for number in range(plan.producers)
+        ]
+        producers += [
+            TransactionalProducer(simulation, plan, self.transactions, f"t{number}")
+            for number in range(plan.transactional_producers)
+        ]
+        readers: list[Client] = [LoadConsumer(simulation, plan, ledger, "consumer", TOPIC)]
+        readers += [
+            GroupMember(simulation, plan, self.group, f"g{number}", TOPIC)
+            for number in range(plan.group_members)
+        ]
+        return producers, readers
+
+    def _stop(self, clients: list[Client]) -> None:
+        """Stop clients. Errors: SimulationFailure if one does not end; their errors."""
+        simulation = self.simulation
+        for client in clients:
+            client.is_stopped = True
+        if not simulation.run_until(lambda: all(each.task.done() for each in clients), self.plan.liveness_s):
+            raise simulation.failure(f"a client has not ended after {self.plan.liveness_s:g} s")
+        for client in clients:
+            client.task.result()
+
+    def _check_records(self) -> int:
+        """Read all records and compare them with the history; return the number of repeated ones."""
+        simulation, plan = self.simulation, self.plan
+        servers = simulation.cluster.bootstrap_servers
+        final = simulation.run(self._checker, read_everything(self._checker, servers, TOPIC, plan.partitions))
+        self.ledger.check_complete(final)
+        if plan.group_members:
+            simulation.run_until(lambda: self.group.has_processed(final), plan.liveness_s)
+            self.group.check(final)
+        simulation.run_for(SETTLE_S)
+        return sum(
+            check_order(partition, values, equal_logs(simulation.cluster, partition))
+            for partition, values in final.items()
+        )
+
+    def _check_transactions(self) -> None:
+        """Read what is committed, when the transactions without an end have timed out, and compare it."""
+        simulation, plan = self.simulation, self.plan
+        if not plan.transactional_producers:
+            return
+        simulation.run_for(TRANSACTIONS_END_S)
+        servers, count = simulation.cluster.bootstrap_servers, plan.partitions
+        committed, everything = (
+            simulation.run(
+                self._checker, read_everything(self._checker, servers, transactions.TOPIC, count, isolation)
+            )
+            for isolation in ("read_committed", "read_uncommitted")
+        )
+        self.transactions.check(committed)
+        for partition, values in everything.items():
+            equal_logs(simulation.cluster, partition)
+            if not committed[partition].items() <= values.items():
+                raise Violation(f"{partition}: records with read_committed differ from read_uncommitted")
 
     def _check_continuously(self) -> None:
         self._invariants.check()
@@ -104,18 +169,12 @@ class Run:
         if not simulation.run_until(lambda: len(self.ledger.acknowledged) > before + 20, limit_s):
             raise simulation.failure(f"no records are acknowledged {limit_s:g} s after the recovery")
 
-    def _require(self, tasks: list, text: str) -> None:
-        if not self.simulation.run_until(lambda: all(task.done() for task in tasks), self.plan.liveness_s):
-            raise self.simulation.failure(f"{text} after {self.plan.liveness_s:g} s")
-        for task in tasks:
-            task.result()
 
-
-async def _create_topic(process: Process, servers: str, plan: Plan) -> None:
+async def _create_topic(process: Process, servers: str, plan: Plan, name: str) -> None:
     while True:
         try:
             async with Admin(servers, environment=process.environment) as admin:
-                topic = NewTopic(name=TOPIC, num_partitions=plan.partitions, configs=plan.topic_config)
+                topic = NewTopic(name=name, num_partitions=plan.partitions, configs=plan.topic_config)
                 for result in (await admin.create_topics([topic])).values():
                     if isinstance(result, KafkaError):
                         raise result

@@ -16,8 +16,8 @@ from tests.sim.cluster.plan import NO_FAULTS, Plan
 from tests.sim.cluster.run import run_seed
 from tests.support.paths import ROOT
 
-SEEDS = int(os.environ.get("TIDELOG_SIM_CLUSTER_SEEDS", "12"))
-CHUNK = 3
+SEEDS = int(os.environ.get("TIDELOG_SIM_CLUSTER_SEEDS", "8"))
+CHUNK = 2
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

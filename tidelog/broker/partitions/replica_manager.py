@@ -489,7 +489,7 @@ class ReplicaManager:
 
     def on_directory_failed(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
         """Make the partitions of an offline log directory unavailable, and complete waiting requests."""
-        failed_partitions = [key for key in topic_partitions if key in self.partitions]
+        failed_partitions = sorted(key for key in topic_partitions if key in self.partitions)
         changes = RoleChanges(removed=failed_partitions, failed=failed_partitions)
         for topic_partition in failed_partitions:
             self._set_unavailable(topic_partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
