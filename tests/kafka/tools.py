@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 TIMEOUT_S = 90
@@ -27,6 +29,7 @@ MAIN_CLASSES = {
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
@@ -61,10 +64,24 @@ class KafkaTools:
             # Its options belong to the command that follows.
             arguments, servers = (*arguments, *servers), []
         return subprocess.run(
-            ["java", "-Xmx256m", "-cp", self._classpath, MAIN_CLASSES[tool], *servers, *arguments],
+            self._command(tool, *servers, *arguments),
             input=stdin,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
+
+    @contextmanager
+    def running(self, tool: str, *arguments: str) -> Iterator[None]:
+        """Run a tool in the background, without its output, until the end of the block."""
+        command = self._command(tool, self._bootstrap_option, self.bootstrap_servers, *arguments)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(TIMEOUT_S)
+
+    def _command(self, tool: str, *arguments: str) -> list[str]:
+        return ["java", "-Xmx256m", "-cp", self._classpath, MAIN_CLASSES[tool], *arguments]

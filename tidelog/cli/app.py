@@ -36,6 +36,9 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "produce": LazyCommand("records.produce", "Write records from standard input to a topic."),
     "consume": LazyCommand("records.consume", "Read records from topics and print them."),
     "group": LazyCommand("groups.group", "List, describe and delete consumer groups; reset their offsets."),
+    "share-group": LazyCommand(
+        "groups.share_group", "List, describe and delete share groups; reset their offsets."
+    ),
     "transactions": LazyCommand(
         "transactions.transactions", "List, describe and abort transactions; find hanging transactions."
     ),

@@ -32,6 +32,7 @@ from tidelog.clients.admin.security import (
     QuotaMatch,
     SecurityAdmin,
 )
+from tidelog.clients.admin.share_groups import ShareGroupAdmin
 from tidelog.clients.admin.tokens import DelegationToken, TokenAdmin
 from tidelog.clients.admin.topics import TopicAdmin
 from tidelog.clients.admin.transactions import TransactionAdmin, TransactionDescription, TransactionListing
@@ -55,6 +56,7 @@ from tidelog.clients.admin.types import (
     OffsetSpec,
     ReplicaLogDirs,
     ResourceType,
+    SharePartitionOffset,
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
@@ -108,6 +110,7 @@ __all__ = [
     "ScramCredentialInfo",
     "ScramDeletion",
     "ScramUpsertion",
+    "SharePartitionOffset",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionReplica",
@@ -145,6 +148,7 @@ class Admin:
         self._tokens = TokenAdmin(requests)
         self._users = UserAdmin(requests)
         self._groups = GroupAdmin(requests)
+        self._share_groups = ShareGroupAdmin(requests)
         self._transactions = TransactionAdmin(requests)
 
     async def start(self) -> None:
@@ -563,6 +567,32 @@ class Admin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete committed offsets of topics that no member subscribes to; None for each partition."""
         return await self._groups.delete_group_offsets(group_id, partitions, timeout_ms=timeout_ms)
+
+    # --- share groups ------------------------------------------------------------------------
+
+    async def describe_share_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupDescription | KafkaError]:
+        """Return each share group with its members, their subscriptions and assignments."""
+        return await self._share_groups.describe_share_groups(group_ids, timeout_ms=timeout_ms)
+
+    async def list_share_group_offsets(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, dict[TopicPartition, SharePartitionOffset | KafkaError] | KafkaError]:
+        """Return the offsets of all partitions of each share group that have been initialized."""
+        return await self._share_groups.list_share_group_offsets(group_ids, timeout_ms=timeout_ms)
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Set start offsets of a share group that has no members; None for each partition that was set."""
+        return await self._share_groups.alter_share_group_offsets(group_id, offsets, timeout_ms=timeout_ms)
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Delete the offsets of topics of a share group that has no members; None for each deleted topic."""
+        return await self._share_groups.delete_share_group_offsets(group_id, topics, timeout_ms=timeout_ms)
 
     # --- transactions ------------------------------------------------------------------------
 

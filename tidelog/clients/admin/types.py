@@ -255,8 +255,20 @@ class GroupMember:
     uses_classic_protocol: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartitionOffset:
+    """From where a share group reads a partition; `lag` is the number of records it has not completed.
+
+    Both are -1 if they are unknown.
+    """
+
+    start_offset: Offset
+    leader_epoch: LeaderEpoch
+    lag: int
+
+
 class ConsumerGroupEpochs(NamedTuple):
-    """The epoch of a consumer group, and the epoch of its target assignment (KIP-848)."""
+    """The epoch of a consumer group or share group, and the epoch of its target assignment."""
 
     group_epoch: int
     assignment_epoch: int
@@ -266,7 +278,7 @@ class ConsumerGroupEpochs(NamedTuple):
 class GroupDescription:
     """A group with its members; `protocol` is the chosen assignor.
 
-    `group_type` is "classic" or "consumer"; a consumer group (KIP-848) has `epochs`.
+    `group_type` is "classic", "consumer" or "share"; groups of the last two types have `epochs`.
     """
 
     group_id: str

@@ -233,7 +233,7 @@ def _writes(group: ShareGroup, changed: StatePartitions) -> Writes:
 
 def _check_empty(group: ShareGroup) -> None:
     if group.members:
-        text = f"The group {group.group_id} is not empty."
+        text = "The group is not empty."
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, text)
 
 

@@ -1,0 +1,154 @@
+"""Kafka's programs for share groups print the same with a broker of Tidelog and of Apache Kafka."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.tools import KafkaTools
+from tests.support.waiting import wait_until
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+PARTITIONS = 3
+RECORDS = 12
+GROUP = ("--group", "g")
+SHOWN = tuple(
+    word
+    for name in ("partition", "offset", "delivery")
+    for word in ("--formatter-property", f"print.{name}=true")
+)
+MEMBER_ID = re.compile(r"[\w-]{22}\b")
+
+
+def test_kafkas_programs_print_the_same(tmp_path: Path) -> None:
+    transcripts = []
+    for engine in (Engine.TIDELOG, Engine.KAFKA):
+        (tmp_path / engine.value).mkdir()
+        transcript = Transcript.start(engine, tmp_path / engine.value)
+        try:
+            transcript.write()
+        finally:
+            transcript.cluster.end()
+        transcripts.append(transcript.entries)
+    for own, kafkas in zip(*transcripts, strict=True):
+        assert own == kafkas
+
+
+@dataclass
+class Transcript:
+    """What the programs print, each output with the command before it."""
+
+    cluster: MixedCluster
+    tools: KafkaTools
+    entries: list[tuple[str, ...]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, engine: Engine, path: Path) -> Transcript:
+        """Start a controller of Apache Kafka and one broker, and produce records."""
+        cluster = MixedCluster(path)
+        cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
+        broker = cluster.add(1, engine, "broker", SETTINGS)
+        for each in cluster.nodes.values():
+            cluster.format(each)
+        cluster.start(*cluster.nodes.values())
+        clients = MixedClients(cluster)
+        clients.wait_for_brokers(1)
+        for name in ("t", "u"):
+            clients.create_topic(name, [[1]] * PARTITIONS)
+            clients.produce(name, [f"{name}{number}" for number in range(RECORDS)], PARTITIONS)
+        return cls(cluster, KafkaTools(cluster.jars, broker.address))
+
+    def write(self) -> None:
+        """Run the programs."""
+        self.run("kafka-share-groups", "--list")
+        self.run("kafka-share-groups", "--describe", *GROUP)
+        self.run(
+            "kafka-configs",
+            "--alter",
+            "--entity-type",
+            "groups",
+            "--entity-name",
+            "g",
+            "--add-config",
+            "share.auto.offset.reset=earliest,share.record.lock.duration.ms=15000",
+        )
+        self.consume("t", RECORDS)
+        self.describe()
+        self.run(
+            "kafka-share-groups", "--reset-offsets", *GROUP, "--topic", "t", "--to-earliest", "--dry-run"
+        )
+        self.run(
+            "kafka-share-groups", "--reset-offsets", *GROUP, "--topic", "t:0,2", "--to-earliest", "--execute"
+        )
+        self.describe()
+        self.consume("u", RECORDS, "--reject")
+        self.describe()
+        self.run(
+            "kafka-share-groups", "--reset-offsets", *GROUP, "--all-topics", "--to-earliest", "--execute"
+        )
+        self.run("kafka-share-groups", "--reset-offsets", *GROUP, "--all-topics", "--to-latest", "--execute")
+        self.run(
+            "kafka-share-groups", "--reset-offsets", *GROUP, "--topic", "missing", "--to-latest", "--execute"
+        )
+        self.run("kafka-share-groups", "--delete-offsets", *GROUP, "--topic", "t")
+        self.describe()
+        with self.tools.running("kafka-console-share-consumer", "--topic", "u", *GROUP):
+            wait_until(
+                lambda: "Stable" in self.tools.run("kafka-share-groups", "--list", "--state"), timeout_s=60
+            )
+            self.describe()
+            self.run("kafka-share-groups", "--delete", *GROUP)
+            self.run("kafka-share-groups", "--delete-offsets", *GROUP, "--topic", "u")
+            self.run(
+                "kafka-share-groups", "--reset-offsets", *GROUP, "--topic", "u", "--to-latest", "--execute"
+            )
+        wait_until(lambda: "Empty" in self.tools.run("kafka-share-groups", "--list", "--state"), timeout_s=60)
+        self.run("kafka-share-groups", "--delete", *GROUP)
+        self.run("kafka-share-groups", "--delete", *GROUP)
+        self.run("kafka-share-groups", "--list", "--state")
+
+    def describe(self) -> None:
+        """Run all commands that describe the group."""
+        self.run("kafka-share-groups", "--list", "--state")
+        for part in ("--offsets", "--state", "--members"):
+            self.run("kafka-share-groups", "--describe", *GROUP, part)
+            self.run("kafka-share-groups", "--describe", *GROUP, part, "--verbose")
+
+    def run(self, tool: str, *arguments: str) -> None:
+        """Run a program; keep its lines, sorted and without ids and ports."""
+        done = self.tools.call(tool, *arguments)
+        lines = sorted(
+            line for line in (*done.stdout.splitlines(), *done.stderr.splitlines()) if line.strip()
+        )
+        self.entries.append((tool, *arguments, str(done.returncode), *map(normalize, lines)))
+
+    def consume(self, topic: str, count: int, *options: str) -> None:
+        """Consume as a member of the group."""
+        self.run(
+            "kafka-console-share-consumer",
+            "--topic",
+            topic,
+            *GROUP,
+            "--max-messages",
+            str(count),
+            "--timeout-ms",
+            "60000",
+            *SHOWN,
+            *options,
+        )
+
+
+def normalize(line: str) -> str:
+    """Return a line with single spaces, and without ids of members and ports."""
+    return " ".join(re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", MEMBER_ID.sub("ID", line)).split())
