@@ -18,6 +18,7 @@ from tidelog.broker.share_partitions.share_sessions import (
     ShareSessions,
     TopicIdAndIndex,
 )
+from tidelog.protocol.errors import KafkaError
 
 
 class MemberSessions:
@@ -40,7 +41,11 @@ class MemberSessions:
         Errors: KafkaError SHARE_SESSION_LIMIT_REACHED.
         """
         self._forget(member)
-        session = self.sessions.open(member, partitions)
+        try:
+            session = self.sessions.open(member, partitions)
+        except KafkaError:
+            self._drop_group_if_unused(member.group_id)
+            raise
         self._open[member] = (session, client)
         self._session_counts[member.group_id] += 1
         if client not in self._members_of:
@@ -49,7 +54,7 @@ class MemberSessions:
         return session
 
     def end(self, member: MemberKey) -> None:
-        """End a session and release the records of its member."""
+        """End a session and release the records of its member; drop share partitions that are unused then."""
         entry = self._open.get(member)
         if entry is None:
             return
@@ -60,6 +65,12 @@ class MemberSessions:
             )
         self._forget(member)
         self.sessions.end(session)
+        self._drop_group_if_unused(member.group_id)
+
+    def _drop_group_if_unused(self, group_id: str) -> None:
+        """Drop the share partitions of a group without sessions: their state may be changed meanwhile."""
+        if group_id not in self._session_counts:
+            self._share_partitions.drop_group(group_id)
 
     def _forget(self, member: MemberKey) -> None:
         entry = self._open.pop(member, None)
@@ -77,5 +88,3 @@ class MemberSessions:
         for member in list(self._members_of.get(client, ())):
             self.disconnected_count += 1
             self.end(member)
-            if member.group_id not in self._session_counts:
-                self._share_partitions.drop_group(member.group_id)

@@ -4,7 +4,8 @@ A share partition is loaded from the share coordinator when a member fetches it 
 this node is no longer the leader in the same epoch, when the topic is deleted, when the stored state is
 fenced, or when its group has no session on this node any more. Its waiting fetches then complete.
 
-Bounds: a share partition exists only for a partition of an open share session, whose number is limited.
+Bounds: share partitions exist only for groups with an open share session, whose number is limited, and for
+existing partitions that this node leads.
 I/O: the persister. To be used from one event loop.
 Source: SharePartitionManager and SharePartitionCache of Apache Kafka 4.3.
 """
@@ -84,6 +85,9 @@ class HostedSharePartition:
     writer: StateWriter
     error: KafkaError | None = None
     """Why the share partition was dropped, for the fetches that wait for it."""
+    is_unused: bool = False
+    """Whether its group had no session on this node when it was looked at last: it is dropped when its
+    changes are stored."""
     remote_reader: object | None = None
     """The fetch that reads records from remote storage; other fetches leave them to it."""
 
@@ -189,6 +193,7 @@ class SharePartitions:
             partition.require_leader()
             hosted = self._create(key, partition)
             self._start_task(self._load(hosted))
+        hosted.is_unused = False
         hosted.delivery.limits = self.ports.settings.limits_of(key.group_id)
         return hosted
 
@@ -272,6 +277,7 @@ class SharePartitions:
             if error in _DROPPING_ERRORS:
                 self._drop(hosted, KafkaError(error, f"the state of {hosted.key} is fenced"))
                 return
+        self._drop_if_unused(hosted)
         self.wake(hosted)
 
     def wake(self, hosted: HostedSharePartition) -> None:
@@ -293,9 +299,18 @@ class SharePartitions:
             self._drop_all(partition.topic_partition, partition.leader_epoch)
 
     def drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group that has no session on this node any more."""
+        """Drop the share partitions of a group that has no session on this node any more.
+
+        Those with changes that are not stored yet are dropped afterwards, unless a member fetches them first.
+        """
         for key in list(self._keys_of_groups.get(group_id, ())):
-            self._drop(self._by_key[key], KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no session"))
+            hosted = self._by_key[key]
+            hosted.is_unused = True
+            self._drop_if_unused(hosted)
+
+    def _drop_if_unused(self, hosted: HostedSharePartition) -> None:
+        if hosted.is_unused and not hosted.writer.has_pending_changes:
+            self._drop(hosted, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no session"))
 
     def _drop_all(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
         """Drop the share partitions of a partition that have another leader epoch."""

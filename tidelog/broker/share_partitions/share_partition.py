@@ -99,7 +99,7 @@ class SharePartition:
         return change
 
     def fence(self) -> None:
-        """Serve no more members, and stop all timers."""
+        """Serve no more members, and stop all timers. Changes whose write has not begun are not stored."""
         self.status = Status.FENCED
         self._ranges.drop_before(self._ranges.end_offset)
 
@@ -153,10 +153,13 @@ class SharePartition:
             return []
         lock = AcquisitionLock()
         acquisition = Acquisition(self._ranges, self.limits, request, lock, fetch_offset)
-        for number, batch in enumerate(batches, 1):
-            if not acquisition.add(batch) or number == BATCHES_PER_ACQUISITION:
-                break
-        lock.start(self._timers, self.limits.lock_duration_ms)
+        try:
+            for number, batch in enumerate(batches, 1):
+                if not acquisition.add(batch) or number == BATCHES_PER_ACQUISITION:
+                    break
+        finally:
+            # After an error, the records that are acquired already become available by their lock only.
+            lock.start(self._timers, self.limits.lock_duration_ms)
         acquired = acquisition.acquired
         self._ranges.advance_start()
         return acquired
@@ -276,6 +279,7 @@ class SharePartition:
 
     def write_of(self, change: StateChange) -> StateWrite:
         """Return what must be stored for a change."""
+        assert self.status is Status.ACTIVE, self.status
         return StateWrite(
             share_partition=self.key,
             state_epoch=self._state_epoch,

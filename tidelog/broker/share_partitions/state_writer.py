@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.broker.coordinators.share.persister import SharePersister, StateWrite
-from tidelog.broker.share_partitions.share_partition import SharePartition
+from tidelog.broker.share_partitions.share_partition import SharePartition, Status
 from tidelog.broker.share_partitions.state_change import StateChange
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -42,6 +42,12 @@ class StateWriter:
         self._on_stored = on_stored
         self._waiting: deque[tuple[StateChange, asyncio.Future[ErrorCode]]] = deque()
         self._is_writing = False
+        self._pending_count = 0
+
+    @property
+    def has_pending_changes(self) -> bool:
+        """Whether any change is neither stored nor rolled back."""
+        return self._pending_count > 0
 
     def store(self, change: StateChange) -> asyncio.Future[ErrorCode]:
         """Store a change, and commit it or roll it back; return the result as a future."""
@@ -50,6 +56,7 @@ class StateWriter:
             stored.set_result(ErrorCode.NONE)
             return stored
         self._waiting.append((change, stored))
+        self._pending_count += 1
         if not self._is_writing:
             self._is_writing = True
             self._start_task(self._write_all())
@@ -81,6 +88,9 @@ class StateWriter:
         return taken
 
     async def _write(self, changes: list[StateChange]) -> ErrorCode:
+        if self._partition.status is Status.FENCED:
+            # Its ranges are dropped: its start offset no longer says what has been delivered.
+            return ErrorCode.FENCED_LEADER_EPOCH
         writes = [self._partition.write_of(change) for change in changes]
         batches = [batch for write in writes for batch in write.batches]
         batches.sort(key=lambda batch: batch.first_offset)
@@ -104,6 +114,7 @@ class StateWriter:
     def _complete(
         self, changes: list[tuple[StateChange, asyncio.Future[ErrorCode]]], code: ErrorCode
     ) -> None:
+        self._pending_count -= len(changes)
         for change, stored in changes:
             if code is ErrorCode.NONE:
                 self._partition.commit(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -305,3 +305,18 @@ def test_more_different_states_than_the_limit_are_rejected() -> None:
     assert delivery.partition.range_count <= RANGES_MAX
     delivery.complete(0, count - 1, ACCEPT)
     assert delivery.partition.in_flight_count == 0
+
+
+def test_records_acquired_before_an_error_become_available_when_their_lock_expires() -> None:
+    delivery = Delivery()
+
+    def batches() -> Iterator[FetchedBatch]:
+        yield FetchedBatch(0, 10)
+        raise OSError("the log cannot be read")
+
+    request = AcquireRequest(member_id="m", max_records=100, batch_size=500)
+    with pytest.raises(OSError, match="cannot be read"):
+        delivery.partition.acquire(request, 0, batches())
+    assert delivery.partition.next_fetch_offset() == 10
+    delivery.expire()
+    assert delivery.partition.next_fetch_offset() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -277,7 +278,63 @@ async def test_share_partitions_of_a_group_without_members_are_dropped() -> None
     await broker.fetch(0, client=client)
     assert len(broker.partitions) == 1
     client.on_disconnected()
+    await loop_iterations()
     assert len(broker.partitions) == 0
+
+
+async def test_records_of_a_group_whose_last_connection_ends_are_delivered_to_its_next_member() -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    client = ConnectedClient()
+    await broker.fetch(0, client=client)
+    client.on_disconnected()
+    await loop_iterations()
+    assert [write.start_offset for write in broker.persister.writes] == [0]
+    assert values(await broker.fetch(0, member="n")) == ["a"]
+
+
+async def test_offsets_that_are_reset_after_the_last_session_has_ended_are_used_by_the_next_one() -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    await broker.fetch(0)
+    await broker.acknowledge(-1, (0, 0, [1]))
+    await loop_iterations()
+    assert len(broker.partitions) == 0
+    (state,) = broker.persister.stored.values()
+    state.start_offset = 0
+    state.states.clear()
+    assert values(await broker.fetch(0, member="n")) == ["a"]
+
+
+async def test_a_share_partition_is_kept_if_a_member_fetches_it_before_its_changes_are_stored() -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    client = ConnectedClient()
+    await broker.fetch(0, client=client)
+    broker.persister.may_write.clear()
+    client.on_disconnected()
+    request = broker.send(0, member="n")
+    await loop_iterations()
+    broker.persister.may_write.set()
+    response = await broker.response(request)
+    assert values(response.responses[0].partitions[0]) == ["a"]
+    assert len(broker.partitions) == 1
+
+
+async def test_changes_that_wait_when_the_leader_moves_are_rejected_and_not_stored() -> None:
+    broker = ShareBroker()
+    broker.produce("a", "b")
+    await broker.fetch(0)
+    broker.persister.may_write.clear()
+    first = asyncio.ensure_future(broker.acknowledge(1, (0, 0, [1])))
+    await loop_iterations()
+    second = asyncio.ensure_future(broker.acknowledge(2, (1, 1, [1])))
+    await loop_iterations()
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
+    broker.persister.may_write.set()
+    assert (await first).error_code == 0
+    assert (await second).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [write.batches[0].last_offset for write in broker.persister.writes] == [0]
 
 
 async def test_a_client_without_room_for_a_session_gets_the_error_after_the_longest_wait() -> None:
