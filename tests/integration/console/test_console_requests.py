@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,7 +44,7 @@ async def signed_in(address: str) -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def browser(address: str) -> AsyncIterator[Browser]:
-    """Return a browser that has client the printed address."""
+    """Return a browser that has opened the printed address."""
     async with signed_in(address) as client:
         yield client
 
@@ -180,3 +181,18 @@ async def test_the_console_has_the_rights_of_its_connection(tmp_path: Path) -> N
                     paths = ("topics/tides/records", "topics/tides", "acls")
                     statuses[user] = [(await browser.get(path))[0] for path in paths]
     assert statuses == {"admin": [200, 200, 200], "mallory": [403, 403, 403]}
+
+
+async def test_a_head_request_occupies_no_stream_of_events(browser: Browser) -> None:
+    async with browser.session.head(f"{browser.url}api/events") as response:
+        assert response.status == 405
+
+
+async def test_a_cookie_that_is_not_utf_8_is_refused(address: str) -> None:
+    url = URL(address)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    cookie = b"tidelog_console_%d=\xff" % (url.port or 0)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nCookie: " + cookie + b"\r\nConnection: close\r\n\r\n")
+    status_line = await reader.readline()
+    writer.close()
+    assert b" 401 " in status_line

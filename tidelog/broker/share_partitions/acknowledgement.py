@@ -17,6 +17,13 @@ class AcknowledgedBatch(NamedTuple):
     last_offset: Offset
     types: Sequence[int]
 
+    def from_offset(self, offset: Offset) -> AcknowledgedBatch:
+        """Return the part of the batch from `offset` on, which is at most its last offset."""
+        if offset <= self.first_offset:
+            return self
+        types = self.types if len(self.types) == 1 else self.types[offset - self.first_offset :]
+        return AcknowledgedBatch(offset, self.last_offset, types)
+
 
 class AcknowledgedRun(NamedTuple):
     """Offsets [`first_offset`, `end_offset`) with the same acknowledgement."""

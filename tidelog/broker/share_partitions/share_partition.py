@@ -179,7 +179,8 @@ class SharePartition:
                 if batch.last_offset < self._ranges.start_offset:
                     continue
                 self._check_in_flight(batch)
-                for run in runs_of(batch):
+                # The part that is in flight is bounded; a request may name many offsets below it.
+                for run in runs_of(batch.from_offset(self._ranges.start_offset)):
                     self._acknowledge(member_id, run, change, renewed)
                     run_count += 1
                     if not run_count % _RUNS_PER_STEP:

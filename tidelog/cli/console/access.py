@@ -52,7 +52,8 @@ class Access:
 
     def is_token(self, text: str | None) -> bool:
         """Compare in constant time."""
-        return text is not None and hmac.compare_digest(text.encode(), self.token.encode())
+        # A header may have bytes that are not UTF-8, which are surrogates in `text`.
+        return text is not None and hmac.compare_digest(text.encode(errors="replace"), self.token.encode())
 
     def middleware(self) -> Middleware:
         """Return the checks of each request, which also add the headers of each response."""

@@ -1,12 +1,13 @@
 """Searches one partition for the records that the message browser shows.
 
-Bounds: RECORDS_MAX records, RECORDS_SCANNED_MAX scanned ones, TIMEOUT_S; SHOWN_BYTES of each part.
+Bounds: RECORDS_MAX records, RECORDS_SCANNED_MAX scanned ones, TIMEOUT_S; SHOWN_BYTES of key and value, and of
+all headers of a record together.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ RECORDS_MAX: Final = 500
 RECORDS_SCANNED_MAX: Final = 50_000
 TIMEOUT_S: Final = 5.0
 SHOWN_BYTES: Final = 16 * 1024
+HEADER_OVERHEAD_BYTES: Final = 8
+"""Counts for each header in addition, so that empty ones are bounded too."""
+DIGITS_MAX: Final = 19
+"""The number of digits of the largest 64-bit integer."""
 _POLL_MS: Final = 500
 
 
@@ -110,16 +115,29 @@ async def _first_offset(consumer: Consumer, search: RecordSearch, start: Offset,
 
 
 def _document(record: ConsumerRecord) -> dict[str, Any]:
+    headers, are_cut = _shown_headers(record.headers)
     sizes = [len(part) for part in (record.key, record.value) if part is not None]
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
         "key": _shown(record.key),
         "value": _shown(record.value),
-        "headers": [[name, _shown(value)] for name, value in record.headers],
-        "is_cut": any(size > SHOWN_BYTES for size in sizes),
+        "headers": headers,
+        "is_cut": are_cut or any(size > SHOWN_BYTES for size in sizes),
         "size_bytes": sum(sizes),
     }
+
+
+def _shown_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[list[list[Any]], bool]:
+    """Return the first headers, which have at most SHOWN_BYTES together, and whether others are left out."""
+    shown: list[list[Any]] = []
+    size_bytes = 0
+    for name, value in headers:
+        size_bytes += HEADER_OVERHEAD_BYTES + len(name) + len(value or b"")
+        if size_bytes > SHOWN_BYTES:
+            return shown, True
+        shown.append([name, _shown(value)])
+    return shown, False
 
 
 def _shown(data: bytes | None) -> Any:
@@ -138,6 +156,7 @@ def _number(parameters: Mapping[str, str], name: str, lowest: int, highest: int)
     text = parameters.get(name, "")
     if not text:
         return None
-    if not text.isascii() or not text.isdecimal() or not lowest <= int(text) <= highest:
-        raise InvalidSearchError(f"{name}={text}: allowed are {lowest} to {highest}")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    if not is_number or not lowest <= int(text) <= highest:
+        raise InvalidSearchError(f"{name}={text[:DIGITS_MAX]}: allowed are {lowest} to {highest}")
     return int(text)

@@ -69,7 +69,8 @@ class ConsoleServer:
         app.router.add_get("/api/topics/{name}", self._topic)
         app.router.add_get("/api/topics/{name}/records", self._records)
         app.router.add_get("/api/groups/{name}", self._group)
-        app.router.add_get("/api/events", self._events)
+        # A response to HEAD has no body, whose writing would detect that the browser has closed.
+        app.router.add_get("/api/events", self._events, allow_head=False)
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         return web.FileResponse(STATIC / "index.html")

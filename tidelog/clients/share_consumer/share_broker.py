@@ -217,12 +217,14 @@ class ShareBroker:
                 return
             code = known_code(response.error_code)
             self._session.on_response(code)
-            self._report(self._results(request, response, acknowledged))
-            if code is ErrorCode.NONE:
-                for topic_partition, ranges in (renewed or {}).items():
+            results = self._results(request, response, acknowledged)
+            self._report(results)
+            for topic_partition, ranges in (renewed or {}).items():
+                # The others may be delivered to another member: their locks have expired, for example.
+                if results.get(self._id_of(topic_partition)) is None:
                     self._fetched.setdefault(topic_partition, []).extend(ranges)
-                if renewed:
-                    self._on_change()
+            if self._fetched:
+                self._on_change()
 
     def _results(
         self,

@@ -40,7 +40,7 @@ class EndOffsets:
         for partition in partitions:
             by_leader[self._leader(partition)].append(partition)
         results: dict[TopicPartition, Offset | ErrorCode] = {}
-        for part in await bounded_gather(self._ask(leader, each) for leader, each in by_leader.items()):
+        for part in await bounded_gather(self._request(leader, each) for leader, each in by_leader.items()):
             results |= part
         return results
 
@@ -49,7 +49,7 @@ class EndOffsets:
         image = None if topic is None else topic.partitions.get(partition.partition)
         return NO_LEADER if image is None else image.leader
 
-    async def _ask(
+    async def _request(
         self, leader: BrokerId, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Offset | ErrorCode]:
         if leader == NO_LEADER:

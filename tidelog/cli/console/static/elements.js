@@ -4,16 +4,16 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 function element(name, attributes = {}, ...children) {
-  const made = name === "svg" || attributes.svg ? document.createElementNS(SVG, name) : document.createElement(name);
+  const node = name === "svg" || attributes.svg ? document.createElementNS(SVG, name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "svg" || value === null || value === undefined) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value);
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value);
   }
   for (const child of children.flat()) {
-    if (child !== null && child !== undefined) made.append(child instanceof Node ? child : String(child));
+    if (child !== null && child !== undefined) node.append(child instanceof Node ? child : String(child));
   }
-  return made;
+  return node;
 }
 
 function link(page, ...parts) {
