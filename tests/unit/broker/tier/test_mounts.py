@@ -120,11 +120,12 @@ class KilledMetadata(InMemoryRemoteLogMetadataManager):
         self._count(before=False)
 
     def _count(self, *, before: bool) -> None:
-        if before is self.is_killed_before:
+        if before is self.is_killed_before and not self.is_killed:
             self.writes_left -= 1
-            if self.writes_left == 0:
-                self.is_killed = True
-                raise RemoteMetadataError("killed")
+            self.is_killed = self.writes_left == 0
+        if self.is_killed:
+            # Also a later write: a process that was killed writes nothing.
+            raise RemoteMetadataError("killed")
 
 
 class Node:
