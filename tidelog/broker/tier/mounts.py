@@ -118,7 +118,9 @@ class MountFollower:
         is_complete = listed_ms is None or now_ms - listed_ms >= COMPLETE_LISTING_MS
         found: Found = await self._ports.run_in_thread(_find, listing, registered, finished, is_complete)
         accepted, waiting = continuing(finished, found.segments)
-        begun = {segment.remote_log_segment_id.id for segment in segments if segment.state is _STARTED}
+        begun = {
+            segment.remote_log_segment_id.id: segment for segment in segments if segment.state is _STARTED
+        }
         for first in range(0, len(accepted), _REGISTERED_AT_ONCE):
             some = accepted[first : first + _REGISTERED_AT_ONCE]
             await asyncio.gather(*(self._register(segment, begun) for segment in some))
@@ -131,6 +133,9 @@ class MountFollower:
             )
         if is_complete:
             missing = await self._ports.run_in_thread(_really_missing, listing, finished, found.missing)
+            listed = {segment.remote_log_segment_id.id for segment in found.segments}
+            unlisted = [segment for identifier, segment in begun.items() if identifier not in listed]
+            await self._end_registrations(listing, unlisted)
             self._listed_ms[partition.topic_partition] = now_ms
         else:
             missing = await self._ports.run_in_thread(_missing_at_start, listing, finished)
@@ -191,6 +196,17 @@ class MountFollower:
         if segment.remote_log_segment_id.id not in begun:
             await self._ports.metadata.add_remote_log_segment_metadata(replace(segment, state=_STARTED))
         await self._update(segment, _FINISHED)
+
+    async def _end_registrations(
+        self, listing: MountListing, begun: Sequence[RemoteLogSegmentMetadata]
+    ) -> None:
+        """End the registrations of an earlier leader whose segments the source has deleted since then."""
+        ids = frozenset(segment.remote_log_segment_id.id for segment in begun)
+        missing = await self._ports.run_in_thread(_really_missing, listing, begun, ids) if ids else ids
+        for segment in begun:
+            if segment.remote_log_segment_id.id in missing:
+                await self._update(segment, _DELETING)
+                await self._update(segment, _DELETED)
 
     async def _update(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         await self._ports.metadata.update_remote_log_segment_metadata(
