@@ -64,6 +64,7 @@ class ShareBroker:
         self._session = ShareSession(member_id, config)
         self._turn = asyncio.Lock()
         self._fetching: asyncio.Task[None] | None = None
+        self._acknowledging: asyncio.Task[None] | None = None
         self._fetched: dict[TopicPartition, list[AcquiredRange]] = {}
         self._decided: dict[PartitionId, list[Acknowledgement]] = {}
         self._error: KafkaError | None = None
@@ -96,10 +97,13 @@ class ShareBroker:
 
     def _on_fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("A fetch of a share consumer ended by an internal error", exc_info=error)
-            self._error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"share fetch ended: {error!r}")
+        self._keep_error(task)
         self._on_change()
+
+    def _keep_error(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("A request of a share consumer ended by an internal error", exc_info=error)
+            self._error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"share request ended: {error!r}")
 
     async def _fetch(self, wanted: list[PartitionId]) -> None:
         async with self._turn:
@@ -189,6 +193,17 @@ class ShareBroker:
 
     # --- acknowledging --------------------------------------------------------------------
 
+    def send_decided(self) -> None:
+        """Begin to send the acknowledgements, if there are any: the next fetch may begin much later."""
+        if self._decided and self._fetching is None and self._acknowledging is None:
+            name = f"tidelog-share-acknowledge-{self._node_id}"
+            self._acknowledging = asyncio.create_task(self.acknowledge(), name=name)
+            self._acknowledging.add_done_callback(self._on_sent)
+
+    def _on_sent(self, task: asyncio.Task[None]) -> None:
+        self._acknowledging = None
+        self._keep_error(task)
+
     async def acknowledge(
         self,
         renewed: Mapping[TopicPartition, list[AcquiredRange]] | None = None,
@@ -251,9 +266,10 @@ class ShareBroker:
         await self.acknowledge(is_last=True)
 
     def cancel(self) -> None:
-        """Stop a fetch in flight."""
-        if self._fetching is not None:
-            self._fetching.cancel()
+        """Stop the requests in flight."""
+        for task in (self._fetching, self._acknowledging):
+            if task is not None:
+                task.cancel()
 
     # --- inside ---------------------------------------------------------------------------
 

@@ -170,6 +170,9 @@ class ShareConsumer:
             self._member.on_poll()
             records = self._take()
             if records:
+                # Brokers other than theirs: the locks must not expire while the application works.
+                for broker in self._brokers.values():
+                    broker.send_decided()
                 return records
             self._fetch()
             left_ms = deadline_ms - self._client.now_ms()

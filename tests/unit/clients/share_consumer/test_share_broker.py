@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from tests.support.waiting import eventually
 from tidelog.clients.config.share_config import ShareConsumerConfig
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, TimestampType
 from tidelog.clients.metadata.cluster_client import ClusterClient
@@ -66,3 +67,19 @@ async def test_records_whose_renewal_is_rejected_are_not_delivered_again() -> No
     await broker.acknowledge(renewed)
     assert list(broker.take()) == PARTITIONS[:1]
     assert [error and error.code for error in results.values()] == [None, ErrorCode.INVALID_RECORD_STATE]
+
+
+async def test_acknowledgements_are_sent_without_a_fetch_while_records_of_other_brokers_are_returned() -> (
+    None
+):
+    results: AcknowledgementResults = {}
+    changed = asyncio.Event()
+    config = ShareConsumerConfig(group_id="g")
+    broker = ShareBroker(1, "m", cast(ClusterClient, Broker()), config, changed.set, results.update)
+    broker.fetch(PARTITIONS)
+    await changed.wait()
+    broker.send_decided()
+    broker.decide(PARTITIONS[0], [AcquiredRange(AcquiredOffsets(0, 0, 1), [record_of(PARTITIONS[0])])])
+    broker.send_decided()
+    await eventually(lambda: PARTITIONS[0] in results)
+    assert results[PARTITIONS[0]] is None
