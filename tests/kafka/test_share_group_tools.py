@@ -92,6 +92,7 @@ class Transcript:
             "kafka-share-groups", "--reset-offsets", *GROUP, "--topic", "t:0,2", "--to-earliest", "--execute"
         )
         self.describe()
+        self.consume("t", 8, "--reject")
         self.consume("u", RECORDS, "--reject")
         self.describe()
         self.run(

@@ -24,15 +24,18 @@ class StateOfOffsets:
     """A stored state, with one entry for each offset."""
 
     start_offset: int = 0
+    leader_epoch: int = 0
     states: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Delivery state and delivery count."""
 
     def write(self, write: StateWrite) -> None:
-        """Merge a write into the state."""
+        """Merge a write into the state: the higher delivery count wins, then the higher state."""
         self.start_offset = write.start_offset
         for batch in write.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                self.states[offset] = (batch.delivery_state, batch.delivery_count)
+                new = (batch.delivery_count, batch.delivery_state)
+                old = self.states.get(offset, (0, 0))[::-1]
+                self.states[offset] = max(old, new)[::-1]
         self.states = {key: value for key, value in self.states.items() if key >= self.start_offset}
 
     def read(self) -> StoredState:
@@ -55,6 +58,7 @@ class MemoryPersister:
         self.stored: dict[SharePartitionKey, StateOfOffsets] = {}
         self.writes: list[StateWrite] = []
         self.reads: list[StateRead] = []
+        self.initialized: list[InitialState] = []
         self.read_error = ErrorCode.NONE
         self.write_error = ErrorCode.NONE
         self.may_write = asyncio.Event()
@@ -65,12 +69,20 @@ class MemoryPersister:
         return self.stored.setdefault(key, StateOfOffsets(self.start_offset))
 
     async def initialize(self, states: Sequence[InitialState]) -> list[StateResult]:
-        raise NotImplementedError
+        if self.write_error:
+            return [StateResult(self.write_error) for _ in states]
+        for state in states:
+            self.initialized.append(state)
+            self.stored[state.share_partition] = StateOfOffsets(state.start_offset)
+        return [StateResult() for _ in states]
 
     async def read(self, reads: Sequence[StateRead]) -> list[StoredState]:
         self.reads += reads
         if self.read_error:
             return [StoredState(error_code=self.read_error, error_message="no state")]
+        for read in reads:
+            state = self.of(read.share_partition)
+            state.leader_epoch = max(state.leader_epoch, read.leader_epoch)
         return [self.of(read.share_partition).read() for read in reads]
 
     async def write(self, writes: Sequence[StateWrite]) -> list[StateResult]:
@@ -85,4 +97,7 @@ class MemoryPersister:
         raise NotImplementedError
 
     async def read_summary(self, reads: Sequence[StateRead]) -> list[StateSummary]:
-        raise NotImplementedError
+        states = [self.of(read.share_partition) for read in reads]
+        return [
+            StateSummary(start_offset=each.start_offset, leader_epoch=each.leader_epoch) for each in states
+        ]

@@ -284,15 +284,6 @@ class InFlightRanges:
         self._drop(0, self._divide_for_drop(offset))
         self.start_offset = offset
 
-    def drop_from(self, offset: Offset) -> None:
-        """Make `offset`, which is lower, the end offset; drop the ranges from it on."""
-        if offset <= self.start_offset:
-            self._drop(0, len(self._ranges))
-            self.start_offset = self.end_offset = offset
-            return
-        self._drop(self._divide_for_drop(offset), len(self._ranges))
-        self.end_offset = offset
-
     def _divide_for_drop(self, offset: Offset) -> int:
         """Return what `_divide` returns; the bound does not matter, because one of both parts is dropped."""
         index = self._index_of(offset)

@@ -53,12 +53,15 @@ class MemberSessions:
         self._members_of[client].add(member)
         return session
 
-    def end(self, member: MemberKey) -> None:
-        """End a session and release the records of its member; drop share partitions that are unused then."""
+    def end(self, session: ShareSession) -> None:
+        """End a session and release the records of its member; drop share partitions that are unused then.
+
+        A session that the member has replaced meanwhile has ended already: its records belong to the new one.
+        """
+        member = session.key
         entry = self._open.get(member)
-        if entry is None:
+        if entry is None or entry[0] is not session:
             return
-        session, _ = entry
         for topic_id, index in session.partitions:
             self._share_partitions.release(
                 SharePartitionKey(member.group_id, topic_id, index), member.member_id
@@ -87,4 +90,4 @@ class MemberSessions:
     def _on_disconnected(self, client: ConnectedClient) -> None:
         for member in list(self._members_of.get(client, ())):
             self.disconnected_count += 1
-            self.end(member)
+            self.end(self._open[member][0])

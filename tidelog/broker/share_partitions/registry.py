@@ -23,7 +23,7 @@ from tidelog.broker.coordinators.share.persister import (
     UNINITIALIZED_START_OFFSET,
     SharePartitionKey,
     SharePersister,
-    StateRead,
+    StoredState,
 )
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -37,6 +37,7 @@ from tidelog.broker.share_partitions.initial_offset import InitialOffsets
 from tidelog.broker.share_partitions.settings import ShareGroupSettings
 from tidelog.broker.share_partitions.share_partition import SharePartition, Status
 from tidelog.broker.share_partitions.state_writer import StateWriter
+from tidelog.broker.share_partitions.stored_states import read_state
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -96,10 +97,17 @@ class HostedSharePartition:
         """The key of the share partition."""
         return self.delivery.key
 
+    @property
+    def has_lost_records(self) -> bool:
+        """Whether records were delivered that are above the end of the log. The state must be read again."""
+        return self.delivery.end_offset > self.partition.log.log_end_offset
+
     def require_usable(self) -> None:
-        """Raise KafkaError if the share partition was dropped, or if this node is no longer the leader."""
+        """Raise KafkaError if it was dropped or has lost records, or if this node is no longer the leader."""
         if self.error is not None:
             raise self.error
+        if self.has_lost_records:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.key} has lost records")
         self.partition.require_leader(self.delivery.leader_epoch)
 
 
@@ -188,6 +196,9 @@ class SharePartitions:
         Errors: KafkaError of an unknown partition, or of one that another node leads.
         """
         hosted = self._by_key.get(key)
+        if hosted is not None and hosted.has_lost_records:
+            self._drop(hosted, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "its log has lost records"))
+            hosted = None
         if hosted is None:
             partition = self.ports.replicas.find(None, key.topic_id, key.partition)
             partition.require_leader()
@@ -214,26 +225,34 @@ class SharePartitions:
         """Read the stored state of a new share partition; drop it if that fails."""
         delivery, log = hosted.delivery, hosted.partition.log
         try:
-            (stored,) = await self.ports.persister.read(
-                (StateRead(share_partition=hosted.key, leader_epoch=delivery.leader_epoch),)
-            )
-            if stored.error_code:
-                raise KafkaError(error_for_clients(stored.error_code), stored.error_message or "")
+            stored = await self._read(hosted)
             start_offset = stored.start_offset
             if start_offset == UNINITIALIZED_START_OFFSET:
                 start_offset = await self.ports.initial_offsets.of(hosted.partition, hosted.key.group_id)
             if delivery.status is not Status.LOADING:
                 return
-            change = delivery.load(stored, start_offset, log.log_end_offset)
+            delivery.load(stored, start_offset)
             delivery.move_start(log.log_start_offset)
-            if change:
-                hosted.writer.store(change)
             self.wake(hosted)
         except KafkaError as error:
             self._drop(hosted, error)
         except Exception as error:
             logger.exception("Cannot load share partition %s", hosted.key)
             self._drop(hosted, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+
+    async def _read(self, hosted: HostedSharePartition) -> StoredState:
+        """Return the stored state. Errors: KafkaError with a code for clients."""
+        log = hosted.partition.log
+        try:
+            return await read_state(
+                self.ports.persister,
+                hosted.key,
+                hosted.delivery.leader_epoch,
+                log.leader_epochs,
+                log.log_end_offset,
+            )
+        except KafkaError as error:
+            raise KafkaError(error_for_clients(error.code), str(error)) from error
 
     # ---- changes of records
 

@@ -75,11 +75,10 @@ class SharePartition:
 
     # ---- loading
 
-    def load(self, stored: StoredState, start_offset: Offset, log_end_offset: Offset) -> StateChange:
-        """Continue with the stored state; return a change to store, which is empty in most cases.
+    def load(self, stored: StoredState, start_offset: Offset) -> None:
+        """Continue with the stored state.
 
-        `start_offset` is that of the stored state, or where a new group begins. States of records that the
-        log has lost by an unclean election are replaced: other records will have their offsets.
+        `start_offset` is that of the stored state, or where a new group begins.
         Raise ValueError if the states are not sorted, or are below the start offset.
         """
         assert self.status is Status.LOADING, self.status
@@ -93,10 +92,8 @@ class SharePartition:
                 # These records were acquired, and nothing about them was stored.
                 ranges.append(_available(ranges.end_offset, batch.first_offset))
             ranges.append(_restored(batch))
-        change = self.truncate(log_end_offset)
         ranges.advance_start()
         self.status = Status.ACTIVE
-        return change
 
     def fence(self) -> None:
         """Serve no more members, and stop all timers. Changes whose write has not begun are not stored."""
@@ -308,15 +305,6 @@ class SharePartition:
         """Drop the records below the log start offset, which were deleted."""
         if log_start_offset > self._ranges.start_offset:
             self._ranges.drop_before(log_start_offset)
-
-    def truncate(self, log_end_offset: Offset) -> StateChange:
-        """Drop the records from the log end on; return the change that replaces their stored states."""
-        change = StateChange()
-        end_offset = self._ranges.end_offset
-        if end_offset > log_end_offset:
-            self._ranges.drop_from(log_end_offset)
-            change.add(log_end_offset, end_offset, RecordState.AVAILABLE, 0)
-        return change
 
 
 def _available(first_offset: Offset, end_offset: Offset) -> InFlightRange:

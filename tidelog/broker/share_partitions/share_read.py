@@ -42,12 +42,10 @@ class ShareFetchLimits:
 def fetch_offset_of(hosted: HostedSharePartition) -> Offset:
     """Return the offset to read from, after the share partition has followed changes of the log.
 
-    Records below the log start offset were deleted. Records above the log end were lost.
+    Records below the log start offset were deleted.
     """
     delivery, log = hosted.delivery, hosted.partition.log
     delivery.move_start(log.log_start_offset)
-    if delivery.end_offset > log.log_end_offset:
-        hosted.writer.store(delivery.truncate(log.log_end_offset))
     return delivery.next_fetch_offset()
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tidelog.broker.coordinators.share.persister import SharePersister, StateWrite
@@ -91,19 +92,8 @@ class StateWriter:
         if self._partition.status is Status.FENCED:
             # Its ranges are dropped: its start offset no longer says what has been delivered.
             return ErrorCode.FENCED_LEADER_EPOCH
-        writes = [self._partition.write_of(change) for change in changes]
-        batches = [batch for write in writes for batch in write.batches]
-        batches.sort(key=lambda batch: batch.first_offset)
-        write = StateWrite(
-            share_partition=writes[0].share_partition,
-            state_epoch=writes[0].state_epoch,
-            leader_epoch=writes[0].leader_epoch,
-            start_offset=writes[0].start_offset,
-            delivery_complete_count=writes[0].delivery_complete_count,
-            batches=tuple(batches),
-        )
         try:
-            (result,) = await self._persister.write((write,))
+            (result,) = await self._persister.write((self._write_of(changes),))
         except Exception as error:
             if not isinstance(error, KafkaError):
                 logger.exception("Cannot store the state of %s", self._partition.key)
@@ -111,15 +101,31 @@ class StateWriter:
             return error.code
         return result.error_code
 
+    def _write_of(self, changes: list[StateChange]) -> StateWrite:
+        """Return the write that stores all `changes`."""
+        writes = [self._partition.write_of(change) for change in changes]
+        batches = [batch for write in writes for batch in write.batches]
+        batches.sort(key=lambda batch: batch.first_offset)
+        return replace(writes[0], batches=tuple(batches))
+
     def _complete(
         self, changes: list[tuple[StateChange, asyncio.Future[ErrorCode]]], code: ErrorCode
     ) -> None:
+        """Commit or roll back. An error ends neither the other changes nor those that wait."""
         self._pending_count -= len(changes)
         for change, stored in changes:
-            if code is ErrorCode.NONE:
-                self._partition.commit(change)
-            else:
-                self._partition.roll_back(change)
+            result = code
+            try:
+                if code is ErrorCode.NONE:
+                    self._partition.commit(change)
+                else:
+                    self._partition.roll_back(change)
+            except Exception:
+                logger.exception("Cannot complete a change of %s", self._partition.key)
+                result = ErrorCode.UNKNOWN_SERVER_ERROR
             if not stored.done():
-                stored.set_result(code)
-        self._on_stored(code)
+                stored.set_result(result)
+        try:
+            self._on_stored(code)
+        except Exception:
+            logger.exception("Cannot continue after a change of %s", self._partition.key)

@@ -50,11 +50,19 @@ class ShareGroupMember:
         self._wake.set()
 
     def on_poll(self) -> None:
-        """Record that the application called `poll`. Raise the fatal error of the heartbeats, if any."""
+        """Record that the application called `poll`. Raise the error of the last heartbeat, if any.
+
+        If the coordinator has rejected the member, each call raises the error. After another one, the
+        heartbeat is sent again.
+        """
         self._polled_ms = self._client.now_ms()
-        error, self._error = self._error, None
+        error = self._error
         if error is not None:
-            raise error
+            if self._membership.state is not MemberState.FATAL:
+                self._error = None
+                self._membership.request_heartbeat()
+                self._wake.set()
+            raise error.with_traceback(None)
         if self._membership.state is MemberState.LEFT:
             self._membership.rejoin()
             self._wake.set()

@@ -37,7 +37,6 @@ class Delivery:
         start: int = 0,
         delivery_count_max: int = 5,
         in_flight_max: int = 1000,
-        log_end: int = 100_000,
     ) -> None:
         limits = DeliveryLimits(
             delivery_count_max=delivery_count_max,
@@ -47,7 +46,7 @@ class Delivery:
         self.timers = ManualLockTimers()
         self.partition = SharePartition(KEY, 3, limits, self.timers)
         stored = StoredState(state_epoch=2, start_offset=start, batches=tuple(batches))
-        self.loaded = self.partition.load(stored, start, log_end)
+        self.partition.load(stored, start)
 
     def fetch(
         self,
@@ -255,12 +254,6 @@ def test_records_below_a_moved_log_start_are_dropped() -> None:
 def test_gaps_in_the_stored_state_are_delivered_again() -> None:
     delivery = Delivery([ShareStateBatch(5, 9, 2, 1), ShareStateBatch(12, 14, 0, 3)])
     assert delivery.fetch(100, mode=AcquireMode.RECORD_LIMIT)[:2] == [(0, 4, 1), (10, 11, 1)]
-
-
-def test_states_of_records_that_the_log_has_lost_are_replaced() -> None:
-    delivery = Delivery([ShareStateBatch(5, 9, 2, 1)], log_end=7)
-    assert delivery.stored_ranges(delivery.loaded) == [(7, 9, 0, 0)]
-    assert delivery.partition.end_offset == 7
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class ShareAcknowledgeHandler:
         member = check_member(request.group_id, request.member_id)
         if request.share_session_epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session begins with ShareFetch")
-        self._sessions.sessions.next(member, request.share_session_epoch)
+        session = self._sessions.sessions.next(member, request.share_session_epoch)
         requested = {
             TopicIdAndIndex(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
             for topic in request.topics
@@ -86,7 +86,7 @@ class ShareAcknowledgeHandler:
 
         def on_stored(stored: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
             if request.share_session_epoch == FINAL_EPOCH:
-                self._sessions.end(member)
+                self._sessions.end(session)
             if not response.done():
                 response.set_result(self._response(context, member, stored))
 

@@ -85,6 +85,8 @@ LARGE_BODY_BYTES: Final = 8 * 1024
 PARTITIONS_PER_FETCH: Final = 1000
 """Checking this many takes about 2 ms."""
 FIRST_VERSION_WITH_RENEWAL: Final = 2
+LIMIT_ERROR_WAIT_MS_MAX: Final = 5000
+"""A client without a session waits at most this long for its error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +113,9 @@ class _Fetch:
 
     request: Request
     member: MemberKey
-    session: ShareSession | None
+    session: ShareSession
     is_last: bool
-    """Whether the session ends after the request."""
+    """Whether the session ends after the request, which fetches nothing."""
     acknowledged: PendingResults = field(default_factory=dict)
     results: dict[TopicIdAndIndex, ShareFetchResult] = field(default_factory=dict)
     hosted: list[HostedSharePartition] = field(default_factory=list)
@@ -179,7 +181,7 @@ class ShareFetchHandler:
                 request, member, requested, rules
             )
         limits = self._limits(request, message, member)
-        if message.is_renew_ack or session is None or not limits.max_records or not limits.max_bytes:
+        if message.is_renew_ack or fetch.is_last or not limits.max_records or not limits.max_bytes:
             self._complete(fetch, limits)
             return
         yield from self._find_partitions(fetch, message.share_session_epoch)
@@ -209,10 +211,8 @@ class ShareFetchHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(wrong)}, if isRenewAck is true.")
         return member
 
-    def _session(
-        self, request: Request, message: ShareFetchRequest, member: MemberKey
-    ) -> ShareSession | None:
-        """Return the session with the partitions of the request; None for the last request of a session.
+    def _session(self, request: Request, message: ShareFetchRequest, member: MemberKey) -> ShareSession:
+        """Return the session, with the partitions of the request unless it is the last one.
 
         Errors: those of ShareSessions; INVALID_REQUEST for acknowledgements in the first request.
         """
@@ -232,7 +232,7 @@ class ShareFetchHandler:
         sessions = self._parts.sessions.sessions
         session = sessions.next(member, message.share_session_epoch)
         if message.share_session_epoch == FINAL_EPOCH:
-            return None
+            return session
         forgotten = (
             TopicIdAndIndex(topic.topic_id, index)
             for topic in message.forgotten_topics_data
@@ -242,9 +242,9 @@ class ShareFetchHandler:
         return session
 
     def _fail_later(self, request: Request, max_wait_ms: int, error: KafkaError) -> None:
-        """Respond after the longest wait, so that a client without a session does not retry at once."""
+        """Respond after a wait, so that a client without a session does not retry at once."""
         timer = self._parts.share_partitions.ports.timers.schedule(
-            max_wait_ms, lambda: self._fail(request, error)
+            min(max_wait_ms, LIMIT_ERROR_WAIT_MS_MAX), lambda: self._fail(request, error)
         )
         request.begin_waiting(lambda _: timer.cancel())
 
@@ -269,7 +269,6 @@ class ShareFetchHandler:
 
     def _find_partitions(self, fetch: _Fetch, epoch: int) -> Steps[None]:
         """Find the share partitions of the session, in turn; add an error for each that cannot be used."""
-        assert fetch.session is not None
         for partition in _in_turn(list(fetch.session.partitions), epoch):
             try:
                 self._parts.topics.require_readable(fetch.request, partition)
@@ -337,7 +336,7 @@ class ShareFetchHandler:
 
         def on_stored(acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
             if fetch.is_last:
-                self._parts.sessions.end(fetch.member)
+                self._parts.sessions.end(fetch.session)
             self._respond(fetch, acknowledged)
 
         when_stored(fetch.acknowledged, on_stored)
@@ -352,9 +351,7 @@ class ShareFetchHandler:
                 size_bytes += length
                 topic = self._parts.replicas.topic_name(partition.topic_id)
                 self._parts.traffic.record_fetched(topic or OTHER_TOPICS, length)
-            if session is None or session.must_send(
-                partition, has_records=length > 0, has_error=result.error_code != 0
-            ):
+            if session.must_send(partition, has_records=length > 0, has_error=result.error_code != 0):
                 selected[partition] = result
         for partition, (code, text) in acknowledged.items():
             result = selected.setdefault(partition, ShareFetchResult())

@@ -13,6 +13,7 @@ from tests.support.replicas.replica_manager import NOW_MS
 from tests.support.security.authorizers import DenyingAuthorizer
 from tests.support.share_groups.broker import ShareBroker
 from tests.support.tier.scripted_reader import move_to_remote
+from tidelog.broker.api.handlers.share_fetch import LIMIT_ERROR_WAIT_MS_MAX
 from tidelog.broker.coordinators.share.persister import SharePartitionKey
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.protocol.batch import iterate_headers
@@ -552,3 +553,45 @@ async def test_a_failed_remote_read_is_an_error_of_the_partition() -> None:
     response = await broker.response(request)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert broker.send(1) and len(broker.tier.reader.reads) == 2, "the next fetch reads again"
+
+
+async def test_a_session_that_a_member_opens_before_the_last_one_has_ended_is_kept() -> None:
+    broker = ShareBroker()
+    broker.produce("a", "b")
+    await broker.fetch(0, max_records=1)
+    broker.persister.may_write.clear()
+    last_fetch = broker.send(-1, acknowledged=[(0, 0, [1])])
+    await loop_iterations()
+    next_fetch = broker.send(0)
+    await loop_iterations()
+    broker.persister.may_write.set()
+    assert not (await broker.response(last_fetch)).error_code
+    broker.pass_ms(500)
+    assert not (await broker.response(next_fetch)).error_code
+    broker.produce("c")
+    assert values(await broker.fetch(1)) == ["c"]
+
+
+async def test_the_wait_before_the_error_of_too_many_sessions_is_bounded() -> None:
+    broker = ShareBroker()
+    for number in range(4):
+        broker.send(0, member=f"m{number}")
+    request = broker.send(0, member="too-many", max_wait_ms=2**31 - 1)
+    await loop_iterations()
+    broker.pass_ms(LIMIT_ERROR_WAIT_MS_MAX)
+    response = await broker.response(request)
+    assert response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+async def test_acknowledgements_of_records_lost_by_an_unclean_election_do_not_apply_to_new_records() -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    lost = broker.persister.of(SharePartitionKey("g", broker.topic_id, 0))
+    lost.states = {1: (2, 1), 2: (2, 1)}
+    result = await broker.fetch(0)
+    assert values(result) == ["a"]
+    broker.produce("b", "c")
+    assert values(await broker.fetch(1, acknowledged=[(0, 0, [1])])) == ["b", "c"]
+    await broker.response(broker.send(-1))
+    await loop_iterations()
+    assert values(await broker.fetch(0, member="n")) == ["b", "c"], "also after a reload"
