@@ -20,7 +20,7 @@ from tidelog.remote.objects.stores.s3_settings import CONFIGS as S3_CONFIGS
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 PACKAGE = Path(tidelog.__file__).parent
-DEFINITIONS = {"clients/config/client_config.py"}
+DEFINITIONS = {"clients/config/client_config.py", "clients/config/share_config.py"}
 """The files in which a class of settings defines keys: the options of the clients."""
 
 EXCEPTIONS = {
