@@ -90,6 +90,9 @@ class LeaderRecovery:
 
     def _on_ended(self, topic_partition: TopicPartition, task: asyncio.Task[None]) -> None:
         del self._tasks[topic_partition]
+        if not task.cancelled():
+            # `check` has ignored the next recovery of the partition while this task existed.
+            self.check()
 
     def _is_awaited(self, partition: Partition) -> bool:
         name = partition.topic_partition

@@ -207,6 +207,14 @@ class Node:
         if self.metadata.is_killed:
             raise Killed
 
+    def lose_leadership(self) -> None:
+        """Let another node become the leader."""
+        self.replicas.replay(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=self.topic_id, leader=NODE + 1, replicas=(NODE, NODE + 1)
+            )
+        )
+
     async def follow(self) -> None:
         """Follow the source once."""
         try:
@@ -325,11 +333,7 @@ async def test_only_the_newest_segments_are_listed_again_until_the_next_complete
 
 async def test_an_election_waits_for_the_source_and_then_begins_with_its_end() -> None:
     node = await leader_of((0, 49))
-    node.replicas.replay(
-        PartitionChangeRecord(
-            partition_id=0, topic_id=node.topic_id, leader=NODE + 1, replicas=(NODE, NODE + 1)
-        )
-    )
+    node.lose_leadership()
     assert not node.partition.is_leader
     node.source.add(50, 99)
     node.source.is_unavailable = True
@@ -339,6 +343,25 @@ async def test_an_election_waits_for_the_source_and_then_begins_with_its_end() -
         await asyncio.sleep(0)
     assert not node.partition.is_leader
     node.source.is_unavailable = False
+    await eventually(lambda: node.partition.is_leader)
+    await node.recovery.close()
+    assert node.borders == (0, 100, 100)
+
+
+async def test_an_election_at_the_end_of_a_recovery_is_followed_by_another_recovery() -> None:
+    source = SourceBucket()
+    source.add(0, 49)
+    node = Node(source)
+    node.recovery.check()
+    for _ in range(10_000):
+        if node.partition.is_leader:
+            break
+        await asyncio.sleep(0)
+    source.add(50, 99)
+    node.lose_leadership()
+    node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=node.topic_id, leader=NODE))
+    assert node.recovery._tasks  # the callback of the first recovery has not run yet
+    node.recovery.check()
     await eventually(lambda: node.partition.is_leader)
     await node.recovery.close()
     assert node.borders == (0, 100, 100)
