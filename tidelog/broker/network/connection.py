@@ -159,7 +159,6 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the frames before the end of the stream; return whether the transport stays open.
 
         Many connections may end at once: some of them are closed later, when other connections were served.
-        With TLS this has no effect: the transport closes.
         """
         self._abandon(self.core.on_end_of_stream())
         if self._turns.spent_ns > CALLBACKS_NS:

@@ -17,7 +17,9 @@ The event loops have such transports too. They call back for whatever the socket
 small records this is one record or a few, and the callbacks cost more than the decryption. This transport
 sets SO_RCVLOWAT: the kernel reports the socket when it has the rest of the frame, or LOW_WATER_MAX bytes.
 
-A client that does not send close_notify before it closes its socket is accepted: sizes delimit frames.
+The stream of the client ends with close_notify or with the end of the socket's stream: sizes delimit frames.
+As with the plain transport, the connection gets all bytes before the end, then `eof_received`. It may still
+respond.
 
 Bounds: OpenSSL keeps memory for about READ_BYTES and WRITE_BYTES. I/O: the plain transport and its socket.
 """
@@ -126,6 +128,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     __slots__ = (
         "_connection",
         "_create_connection",
+        "_has_socket_ended",
+        "_is_end_reported",
         "_is_reading_paused",
         "_is_socket_paused",
         "_loop",
@@ -156,6 +160,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._transport: asyncio.Transport | None = None
         self._state = State.HANDSHAKE
         self._is_reading_paused = self._is_socket_paused = False
+        self._has_socket_ended = False
+        """Whether the client has closed its socket: no ciphertext follows."""
+        self._is_end_reported = False
+        """Whether the connection knows that no bytes follow."""
         self._low_water = 1
         self._loop = asyncio.get_running_loop()
         self.handshake: asyncio.Future[Exception | None] = self._loop.create_future()
@@ -179,15 +187,18 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def buffer_updated(self, nbytes: int) -> None:
         """Use `nbytes` further bytes of ciphertext."""
         session, state = self._session, self._state
-        if state is not _OPEN and state is not State.HANDSHAKE:
+        if self._has_stream_ended or (state is not _OPEN and state is not State.HANDSHAKE):
             return
         session.receive(self._memory.view[: len(session.rest) + nbytes])
         if state is _OPEN or self._complete_handshake():
             self._deliver()
 
     def eof_received(self) -> bool:
-        """Close the plain transport, which calls `connection_lost`."""
-        return False
+        """Report the end after the bytes before it; return whether the plain transport stays open."""
+        if self._state is _OPEN:
+            self._has_socket_ended = True
+            self._deliver()
+        return self._state is _OPEN
 
     def pause_writing(self) -> None:
         """Notify the connection that the plain transport is above its high-water mark."""
@@ -227,7 +238,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         """Pass bytes to the connection again, those that wait first."""
         self._is_reading_paused = False
-        if self._session.has_unread:
+        if self._session.has_unread or self._has_stream_ended:
             # Not within this call, which the connection makes while it handles frames.
             self._loop.call_soon(self._deliver)
         else:
@@ -317,10 +328,15 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self.handshake.done():
             self.handshake.set_result(error)
 
+    @property
+    def _has_stream_ended(self) -> bool:
+        """Whether no plaintext follows that which was received."""
+        return self._session.has_peer_closed or self._has_socket_ended
+
     def _deliver(self) -> None:
         """Pass plaintext to the connection, until all is read, reading is paused, or the transport closes."""
         session, connection = self._session, self._connection
-        if connection is None:
+        if connection is None or self._is_end_reported:
             return
         try:
             while session.has_unread and self._state is _OPEN and not self._is_reading_paused:
@@ -337,9 +353,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         if self._state is not _OPEN:
             return
-        if session.has_peer_closed:
-            connection.eof_received()
-            self.close()
+        if self._has_stream_ended:
+            if not session.has_unread and not self._is_reading_paused:
+                self._report_end(connection)
             return
         # For example the answer to a key update.
         self._send_outgoing()
@@ -350,13 +366,21 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             if not self._is_reading_paused:
                 self._resume_socket()
 
+    def _report_end(self, connection: TlsConnection) -> None:
+        """Notify the connection that no bytes follow; it closes when the last requests are complete."""
+        self._is_end_reported = True
+        self._pause_socket()
+        if not connection.eof_received():
+            self.close()
+
     def _pause_socket(self) -> None:
         if not self._is_socket_paused and self._transport is not None:
             self._is_socket_paused = True
             self._transport.pause_reading()
 
     def _resume_socket(self) -> None:
-        if self._is_socket_paused and self._transport is not None:
+        # The plain transport would report its end again.
+        if self._is_socket_paused and self._transport is not None and not self._has_stream_ended:
             self._is_socket_paused = False
             self._transport.resume_reading()
 

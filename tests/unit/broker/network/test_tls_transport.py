@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
 from tests.support.security.key_updates import client_secret, key_updates
@@ -16,7 +17,7 @@ from tests.support.security.tls_listener import context_that_trusts, tls_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.memory import SpareMemory
-from tidelog.broker.network.receive_buffer import ReceiveBuffer
+from tidelog.broker.network.receive_buffer import NORMAL_BYTES, ReceiveBuffer
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.tls_session import EMPTY_RECORDS_MAX
 from tidelog.broker.network.tls_transport import LOW_WATER_MAX, ReadMemory, TlsTransport
@@ -209,3 +210,68 @@ async def test_a_client_that_closes_without_close_notify_is_disconnected_without
         client.close()
         await eventually(lambda: served.server.quota.count == 0)
     assert caplog.text == ""
+
+
+def close_sending_half(client: Client) -> None:
+    """Close the sending half of the socket, without close_notify."""
+    with socket.socket(fileno=socket.dup(client.writer.get_extra_info("socket").fileno())) as raw:
+        raw.shutdown(socket.SHUT_WR)
+
+
+class MutingHandler:
+    """The test responds to requests with W; the others are recorded, and need no response."""
+
+    def __init__(self) -> None:
+        self.working: list[Request] = []
+        self.handled: list[bytes] = []
+
+    def __call__(self, request: Request) -> None:
+        body = bytes(request.frame[:8])
+        if body.startswith(b"W"):
+            self.working.append(request)
+        else:
+            self.handled.append(body)
+            request.respond(None)
+
+
+@pytest.mark.parametrize("how", ["close_notify", "end of the socket"])
+@pytest.mark.parametrize("later_bytes", [1_000, 2 * NORMAL_BYTES])
+@on_both_loops
+async def test_requests_before_a_close_with_tls_are_handled_although_an_earlier_one_is_in_progress(
+    later_bytes: int, how: str
+) -> None:
+    handler = MutingHandler()
+    config = network_config(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
+    async with running_server(handler, config, tls=tls_server()) as served:
+        client = await served.connect(tls=context_that_trusts())
+        connection = await connection_of(served)
+        later = [frame(b"%08d" % number + bytes(490)) for number in range(later_bytes // 500)]
+        await client.send(frame(b"W") + b"".join(later))
+        await eventually(lambda: bool(handler.working))
+        if later_bytes > NORMAL_BYTES:
+            await eventually(lambda: connection._reading.is_paused)
+        if how == "close_notify":
+            client.writer.close()
+        else:
+            close_sending_half(client)
+        # While the buffer is full, close_notify is not read.
+        await eventually(lambda: connection.core.has_peer_closed or connection._reading.is_paused)
+        assert not handler.handled
+        handler.working[0].respond(None)
+        await eventually(lambda: served.server.quota.count == 0)
+        assert handler.handled == [b"%08d" % number for number in range(len(later))]
+
+
+@on_both_loops
+async def test_a_client_that_has_closed_its_sending_half_gets_the_response_to_its_last_request() -> None:
+    handler = MutingHandler()
+    async with running_server(handler, tls=tls_server()) as served:
+        client = await served.connect(tls=context_that_trusts())
+        connection = await connection_of(served)
+        await client.send(frame(b"W"))
+        await eventually(lambda: bool(handler.working))
+        close_sending_half(client)
+        await eventually(lambda: connection.core.has_peer_closed)
+        handler.working[0].respond(frame(b"late"))
+        assert await client.receive() == b"late"
+        await eventually(lambda: served.server.quota.count == 0)
