@@ -98,9 +98,9 @@ class OtlpExport:
     async def _run(self, exporter: OTLPMetricExporter) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
-            values = await self._read()
-            now_ns = self._clock.wall_ms() * _NANOSECONDS_PER_MS
             try:
+                values = await self._read()
+                now_ns = self._clock.wall_ms() * _NANOSECONDS_PER_MS
                 failure = await asyncio.to_thread(self._export, exporter, values, now_ns)
             except Exception as error:
                 failure = str(error) or type(error).__name__

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -52,6 +52,8 @@ LISTED_AGAIN: Final = 100
 """The newest known segments, which each listing contains: an unclean election may add segments below them."""
 COMPLETE_LISTING_MS: Final = 600_000
 """The time between complete listings, which also find segments below these, and what else was deleted."""
+CHECKED_AT_START_MAX: Final = 100
+"""The oldest segments whose manifests are requested in one interval, if the source has deleted so many."""
 SEGMENTS_PER_SLICE: Final = 500
 """The number of segments that are listed without a pause of the event loop."""
 
@@ -284,9 +286,15 @@ def _really_missing(
 
 
 def _missing_at_start(listing: MountListing, segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[UUID]:
-    """Return the oldest segments before one whose manifest exists: the source deletes them first."""
+    """Return the oldest segments before one whose manifest exists: the source deletes them first.
+
+    At most CHECKED_AT_START_MAX are returned. They are dropped, and the next interval continues after them.
+    """
     missing = set[UUID]()
-    for segment in sorted(segments, key=lambda segment: (segment.start_offset, segment.end_offset)):
+    oldest = nsmallest(
+        CHECKED_AT_START_MAX, segments, key=lambda segment: (segment.start_offset, segment.end_offset)
+    )
+    for segment in oldest:
         if listing.exists(segment):
             break
         missing.add(segment.remote_log_segment_id.id)

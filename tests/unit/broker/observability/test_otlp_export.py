@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -121,3 +122,28 @@ async def test_a_node_without_the_extra_says_how_to_install_it(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     with pytest.raises(ConfigError, match=r"metrics\.otlp\.endpoint.*pip install 'tidelog\[otel\]'"):
         await export_of(BrokerMetrics(), "http://127.0.0.1:1/v1/metrics").start()
+
+
+class UnreadableOnce(BrokerMetrics):
+    """Metrics whose families cannot be listed once `fails_next` is set."""
+
+    fails_next = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "families" and self.fails_next:
+            self.fails_next = False
+            raise RuntimeError("no list of metrics")
+        return super().__getattribute__(name)
+
+
+async def test_exports_continue_after_a_defect_of_the_metrics(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = UnreadableOnce()
+    metrics.gauge("tidelog_level", "Height.", lambda: 3.5)
+    metrics.fails_next = True
+    export = export_of(metrics, collector.endpoint)
+    await export.start()
+    await eventually(collector.metrics)
+    await export.close()
+    assert f"Cannot export metrics to {collector.endpoint}: no list of metrics" in caplog.text

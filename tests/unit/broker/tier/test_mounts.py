@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.tier.leader_recovery import LeaderRecovery
-from tidelog.broker.tier.mounts import COMPLETE_LISTING_MS, MountFollower, MountPorts
+from tidelog.broker.tier.mounts import CHECKED_AT_START_MAX, COMPLETE_LISTING_MS, MountFollower, MountPorts
 from tidelog.cluster.image import LeaderRecoveryState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text
@@ -283,6 +283,20 @@ async def test_segments_that_the_source_deleted_are_dropped_from_the_start() -> 
     assert node.borders == (50, 150, 150)
     assert node.registered == [(50, 99), (100, 149)]
     assert not [call for call in node.source.calls if call.name == "delete"]
+
+
+async def test_many_segments_that_the_source_deleted_are_dropped_in_several_intervals() -> None:
+    count = CHECKED_AT_START_MAX + 50
+    node = await leader_of(*((10 * number, 10 * number + 9) for number in range(count)))
+    for number in range(count - 10):
+        del node.source.objects[node.source.add(10 * number, 10 * number + 9)]
+    requests_before = len(node.source.calls)
+    await node.follow()
+    assert node.borders[0] == 10 * CHECKED_AT_START_MAX
+    assert len(node.source.calls) - requests_before <= CHECKED_AT_START_MAX + 1
+    await node.follow()
+    assert node.borders[0] == 10 * (count - 10)
+    assert len(node.registered) == 10
 
 
 async def test_a_missing_segment_within_the_log_is_kept_as_at_the_source() -> None:

@@ -114,10 +114,15 @@ class Shards(Generic[CoordinatorT]):
                 self.on_leadership(shard.partition)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as a task, which `stop` cancels."""
+        """Run `work` as a task, which `stop` cancels. An exception is logged when the task ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(self._on_ended)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("A task of the coordinator of %s failed", self._name, exc_info=error)
 
     # Look-ups
 

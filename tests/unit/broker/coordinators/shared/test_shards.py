@@ -107,3 +107,16 @@ async def test_a_partition_that_moves_with_uncommitted_records_logs_no_error(
     assert outcomes == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
     del shard
     assert await unhandled.reports() == []
+
+
+async def test_an_exception_of_a_task_is_logged_when_the_task_ends(
+    fixture: ShardsFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        raise ValueError("a defect")
+
+    fixture.shards.spawn(work())
+    await eventually(lambda: bool(caplog.records))
+    (record,) = caplog.records
+    assert record.getMessage() == "A task of the coordinator of things failed"
+    assert record.exc_info is not None and isinstance(record.exc_info[1], ValueError)
