@@ -72,6 +72,16 @@ async def test_requests_without_the_cookie_or_with_another_host_are_refused(addr
             assert "Set-Cookie" not in response.headers
 
 
+async def test_the_token_redirects_to_the_page_whatever_the_path_is(address: str) -> None:
+    url = URL(address)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    path = f"//evil.example/?{url.query_string}"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    response = await reader.read()
+    writer.close()
+    assert b"\r\nLocation: /\r\n" in response
+
+
 async def test_the_cookie_is_hidden_from_scripts_and_other_sites(address: str) -> None:
     async with (
         aiohttp.ClientSession() as session,

@@ -13,6 +13,7 @@ headers are passed as JSON and shown as text. A script in them would not run eve
 from __future__ import annotations
 
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -35,6 +36,15 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+def name_in_url(host: str) -> str:
+    """Return `host` as browsers write it: an IPv6 address is compressed and in brackets."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower()
+    return f"[{address.compressed}]" if address.version == 6 else str(address)
 
 
 class Access:
@@ -76,7 +86,8 @@ class Access:
 
     def _sign_in(self, request: web.Request) -> web.Response:
         """Exchange the token for the cookie, and remove it from the address."""
-        response = web.Response(status=303, headers={"Location": request.path})
+        # Not the path of the request: browsers take "//name" as another host.
+        response = web.Response(status=303, headers={"Location": "/"})
         response.set_cookie(_cookie(request), self.token, httponly=True, samesite="Strict", path="/")
         return response
 

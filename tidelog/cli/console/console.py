@@ -52,7 +52,7 @@ async def _serve(cluster: ClusterConnection, host: str, port: int) -> None:
     # Imported here: the command line works without aiohttp.
     from aiohttp import web
 
-    from tidelog.cli.console.access import TOKEN_PARAMETER, Access
+    from tidelog.cli.console.access import TOKEN_PARAMETER, Access, name_in_url
     from tidelog.cli.console.server import ConsoleServer
     from tidelog.clients.admin.admin import Admin
     from tidelog.clients.config.client_config import AdminConfig, ConsumerConfig
@@ -62,7 +62,8 @@ async def _serve(cluster: ClusterConnection, host: str, port: int) -> None:
     # Reading must not create a topic, or change the offsets of a group.
     own = {"allow_auto_create_topics": False, "enable_auto_commit": False}
     consumer_options = {**cluster.client_options(ConsumerConfig, defaults), **own, "group_id": None}
-    access = Access(LOOPBACK_NAMES | {host.lower()}, SYSTEM_RANDOMNESS)
+    shown = name_in_url(host)
+    access = Access(LOOPBACK_NAMES | {shown}, SYSTEM_RANDOMNESS)
     async with Admin(cluster.bootstrap, **admin_options) as admin:
         server = ConsoleServer(admin, cluster.bootstrap, consumer_options, access)
         runner = web.AppRunner(server.app, handle_signals=False, access_log=None, shutdown_timeout=1)
@@ -71,7 +72,6 @@ async def _serve(cluster: ClusterConnection, host: str, port: int) -> None:
             site = web.TCPSite(runner, host, port)
             await site.start()
             bound_port = runner.addresses[0][1]
-            shown = f"[{host}]" if ":" in host else host
             print(f"console  http://{shown}:{bound_port}/?{TOKEN_PARAMETER}={access.token}", flush=True)
             await asyncio.Event().wait()
         finally:

@@ -9,7 +9,8 @@
 Errors: a KafkaError is {"error": ...} with status 403 (not authorized), 404 (unknown) or 502 (others).
 
 Bounds: EVENT_STREAMS_MAX streams of events, which share one reading of the overview; SEARCHES_MAX searches
-at a time, further ones wait.
+at a time, and SEARCHES_WAITING_MAX that wait. Further streams and searches get 503: a search continues when
+its browser has closed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ READING_SHARE_MAX: Final = 0.1
 """The share of time in which the overview may be read: a large cluster is read more rarely."""
 EVENT_STREAMS_MAX: Final = 16
 SEARCHES_MAX: Final = 4
+SEARCHES_WAITING_MAX: Final = 16
 _NOT_AUTHORIZED: Final = frozenset(code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED"))
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND})
 _PAGES: Final[dict[str, Callable[[Admin], Awaitable[Any]]]] = {
@@ -57,6 +59,8 @@ class ConsoleServer:
         self._bootstrap = bootstrap
         self._consumer_options = consumer_options
         self._search_limit = asyncio.Semaphore(SEARCHES_MAX)
+        self._searches = 0
+        """The searches that run or wait."""
         self._streams = 0
         self._overview: asyncio.Task[str] | None = None
         self._overview_read_at = 0.0
@@ -94,7 +98,14 @@ class ConsoleServer:
             search = RecordSearch.parse(request.match_info["name"], request.query)
         except InvalidSearchError as error:
             return _json({"error": str(error)}, 400)
-        return await _respond(self._find(search))
+        searches_max = SEARCHES_MAX + SEARCHES_WAITING_MAX
+        if self._searches >= searches_max:
+            return _json({"error": f"allowed are {searches_max} searches at a time"}, 503)
+        self._searches += 1
+        try:
+            return await _respond(self._find(search))
+        finally:
+            self._searches -= 1
 
     async def _find(self, search: RecordSearch) -> dict[str, Any]:
         topic = await documents.require_topic(self._admin, search.partition.topic)
