@@ -32,7 +32,7 @@ from tidelog.broker.coordinators.share.persister import (
 )
 from tidelog.broker.coordinators.share.records import ShareStateRecord
 from tidelog.broker.coordinators.share.state import UNCHANGED, ShareState, ShareUpdate, first_kept_offset
-from tidelog.broker.coordinators.share.state_batches import combine_batches
+from tidelog.broker.coordinators.share.state_batches import add_batches, combine_batches
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -237,7 +237,7 @@ class ShareCoordinator:
             delivery_complete_count=write.delivery_complete_count,
             create_wall_ms=now.wall_ms,
             write_wall_ms=now.wall_ms,
-            batches=combine_batches((*state.batches, *write.batches), first_kept_offset(start_offset)),
+            batches=add_batches(state.batches, write.batches, first_kept_offset(start_offset)),
         )
         return ShareStateRecord(write.share_partition, snapshot)
 

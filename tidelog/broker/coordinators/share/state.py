@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.broker.coordinators.share.persister import UNINITIALIZED_START_OFFSET, ShareStateBatch
-from tidelog.broker.coordinators.share.state_batches import combine_batches
+from tidelog.broker.coordinators.share.state_batches import add_batches
 from tidelog.protocol.ids import LeaderEpoch, Offset
 
 UNCHANGED: Final = -1
@@ -54,7 +54,7 @@ class ShareState:
             leader_epoch=self.leader_epoch if update.leader_epoch == UNCHANGED else update.leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=update.delivery_complete_count,
-            batches=combine_batches((*self.batches, *update.batches), first_kept_offset(start_offset)),
+            batches=add_batches(self.batches, update.batches, first_kept_offset(start_offset)),
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.coordinators.share.persister import ShareStateBatch
-from tidelog.broker.coordinators.share.state_batches import combine_batches
+from tidelog.broker.coordinators.share.state_batches import add_batches, combine_batches
 
 BATCHES = st.lists(
     st.builds(
@@ -42,6 +42,18 @@ def test_combined_batches_are_sorted_and_have_the_state_of_each_offset(
     for lower, upper in pairwise(combined):
         assert lower.last_offset < upper.first_offset
     assert by_offset(list(combined), None) == by_offset(batches, start_offset)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(BATCHES, st.none() | st.integers(0, 45)), max_size=5))
+def test_adding_batches_has_the_result_of_combining_all(
+    steps: list[tuple[list[ShareStateBatch], int | None]],
+) -> None:
+    combined: tuple[ShareStateBatch, ...] = ()
+    for added, start_offset in steps:
+        expected = combine_batches((*combined, *added), start_offset)
+        assert add_batches(combined, added, start_offset) == expected
+        combined = expected
 
 
 def test_neighbours_with_the_same_state_become_one_batch() -> None:

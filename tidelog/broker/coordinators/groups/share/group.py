@@ -39,6 +39,8 @@ class ShareGroup:
         self._subscribers: Counter[str] = Counter()
         self._metadata_changed = True
         self._checked_epoch = 0
+        self._has_unassigned: bool | None = None
+        """What `has_unassigned_initialized_partitions` returns; None after a change of what it depends on."""
 
     # State
 
@@ -65,6 +67,7 @@ class ShareGroup:
     def set_state_partitions(self, partitions: StatePartitions) -> None:
         """Set the partitions whose state is initialized or changing."""
         self.state_partitions = partitions
+        self._has_unassigned = None
 
     def on_topics_changed(self) -> None:
         """Let the next heartbeat compare the metadata of the topics."""
@@ -101,6 +104,7 @@ class ShareGroup:
 
     def _count(self, old: ShareMember | None, new: ShareMember | None) -> None:
         self._subscribers = Counter(self.subscribers_after(old, new))
+        self._has_unassigned = None
         for member, change in ((old, -1), (new, 1)):
             if member is not None:
                 self.memory.grow(change * member.size_bytes)
@@ -124,6 +128,7 @@ class ShareGroup:
 
     def set_target(self, member_id: str, target: TargetPartitions | None) -> None:
         """Set the target assignment of a member; None deletes it."""
+        self._has_unassigned = None
         if target is None:
             self.target.pop(member_id, None)
         else:
@@ -131,8 +136,11 @@ class ShareGroup:
 
     def has_unassigned_initialized_partitions(self) -> bool:
         """Return whether the targets do not have exactly the initialized partitions of a subscribed topic."""
-        if not self.members:
-            return False
+        if self._has_unassigned is None:
+            self._has_unassigned = bool(self.members) and self._find_unassigned()
+        return self._has_unassigned
+
+    def _find_unassigned(self) -> bool:
         assigned: dict[UUID, set[int]] = {}
         for target in self.target.values():
             for topic_id, indexes in target.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -202,3 +203,24 @@ def test_members_of_other_protocols_cannot_join_a_share_group(coordinator: Group
     with pytest.raises(KafkaError) as error:
         coordinator.coordinator.offset_fetch.check_sender(OffsetFetchRequestGroup(group_id="g"))
     assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class TargetsThatAreNotRead(dict[str, Any]):
+    """Targets of which each member may read its own."""
+
+    def values(self) -> Any:
+        raise AssertionError("a heartbeat passes over the targets of all members")
+
+
+def test_a_steady_heartbeat_does_not_pass_over_the_targets_of_all_members(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    member = ShareClient("a")
+    member.join_and_initialize(coordinator)
+    member.heartbeat(coordinator)
+    group = group_of(coordinator)
+    group.target = TargetsThatAreNotRead(group.target)
+    member.heartbeat(coordinator)
+    group.set_state_partitions(group.state_partitions)
+    with pytest.raises(AssertionError, match="all members"):
+        member.heartbeat(coordinator)
