@@ -125,10 +125,10 @@ def test_ls_shows_every_segment_with_its_object(cluster: EmbeddedCluster, topic:
     assert "copy_segment_finished" in text
 
 
-def test_ls_of_an_unknown_topic_is_an_error(cluster: EmbeddedCluster) -> None:
+def test_ls_of_an_unknown_topic_is_an_error(cluster: EmbeddedCluster, topic: str) -> None:
     line = tidelog_failure("tier", "ls", "ebb", bootstrap=cluster.bootstrap_servers)
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in line
-    line = tidelog_failure("tier", "ls", "tides-77", bootstrap=cluster.bootstrap_servers)
+    line = tidelog_failure("tier", "ls", f"{topic}-77", bootstrap=cluster.bootstrap_servers)
     assert "no partition 77" in line
 
 
