@@ -252,6 +252,8 @@ class Deliveries:
         """
         with suppress(KafkaError):
             await producer.flush(timeout_ms)
+        # If the last records were written just before, the callbacks of their futures run only now.
+        await asyncio.sleep(0)
         missing = self.sent - self.written
         if missing:
             verb = "was" if self.sent == 1 else "were"
