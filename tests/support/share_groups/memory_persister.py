@@ -94,7 +94,9 @@ class MemoryPersister:
         return [StateResult(self.write_error) for _ in writes]
 
     async def delete(self, share_partitions: Sequence[SharePartitionKey]) -> list[StateResult]:
-        raise NotImplementedError
+        for share_partition in share_partitions:
+            self.stored.pop(share_partition, None)
+        return [StateResult() for _ in share_partitions]
 
     async def read_summary(self, reads: Sequence[StateRead]) -> list[StateSummary]:
         states = [self.of(read.share_partition) for read in reads]

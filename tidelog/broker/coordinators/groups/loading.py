@@ -1,4 +1,4 @@
-"""Replays the log of a partition into its coordinator, one batch at a time.
+"""Replays the log of a partition into its coordinator.
 
 The end marker of a transaction applies or drops the offsets of that producer's transactional batches. Other
 control records do not concern groups.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
+from functools import partial
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.records import decode_record
-from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
-from tidelog.protocol.batch import BatchHeader, iterate_headers
+from tidelog.broker.coordinators.shared.replay import replay_records
+from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset
-from tidelog.protocol.record import Record, read_records
+from tidelog.protocol.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -29,23 +30,8 @@ _COMMIT = 1
 def replay_batches(
     coordinator: GroupCoordinator, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay batches one after the other. Yield record counts, each with the offset up to which it replayed.
-
-    A large batch is replayed in parts of RECORDS_BETWEEN_PAUSES records.
-
-    Raise DecodeError with the offset of a record that cannot be read. Skipping it could reset consumers to
-    older offsets, so the partition must not be served.
-    """
-    for position, header in iterate_headers(batches):
-        records = read_records(batches, position, header)
-        for number, record in enumerate(records, 1):
-            try:
-                _replay(coordinator, header, record)
-            except DecodeError as error:
-                raise DecodeError(f"record at offset {record.offset}: {error}") from error
-            if number % RECORDS_BETWEEN_PAUSES == 0:
-                yield RECORDS_BETWEEN_PAUSES, record.offset + 1
-        yield len(records) % RECORDS_BETWEEN_PAUSES, header.next_offset
+    """Replay batches as `replay_records` does; a skipped record could reset consumers to older offsets."""
+    return replay_records(batches, partial(_replay, coordinator), with_control_batches=True)
 
 
 def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:

@@ -1,17 +1,16 @@
-"""Replays the log of a partition into the registry of its transactional ids, one batch at a time."""
+"""Replays the log of a partition into the registry of its transactional ids."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 
-from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
+from tidelog.broker.coordinators.shared.replay import replay_records
 from tidelog.broker.coordinators.transactions.records import decode_record
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
-from tidelog.protocol.batch import iterate_headers
-from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.record import read_records
+from tidelog.protocol.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -19,24 +18,13 @@ logger = logging.getLogger(__name__)
 def replay_batches(
     registry: TransactionRegistry, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay batches one after the other. Yield record counts, each with the offset up to which it replayed.
+    """Replay batches as `replay_records` does; a skipped record could undo the end of a transaction."""
 
-    A large batch is replayed in parts of RECORDS_BETWEEN_PAUSES records.
+    def replay(header: BatchHeader, record: Record) -> None:
+        decoded = decode_record(record.key, record.value)
+        if decoded is None:
+            logger.warning("Ignoring the record at offset %s: its type is unknown", record.offset)
+        else:
+            registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
 
-    Raise DecodeError with the offset of a record that cannot be read. Skipping it could undo the end of a
-    transaction, so the partition must not be served.
-    """
-    for position, header in iterate_headers(batches):
-        records = () if header.is_control else read_records(batches, position, header)
-        for number, record in enumerate(records, 1):
-            try:
-                decoded = decode_record(record.key, record.value)
-            except DecodeError as error:
-                raise DecodeError(f"record at offset {record.offset}: {error}") from error
-            if decoded is None:
-                logger.warning("Ignoring the record at offset %s: its type is unknown", record.offset)
-            else:
-                registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
-            if number % RECORDS_BETWEEN_PAUSES == 0:
-                yield RECORDS_BETWEEN_PAUSES, record.offset + 1
-        yield len(records) % RECORDS_BETWEEN_PAUSES, header.next_offset
+    return replay_records(batches, replay)
