@@ -4,7 +4,8 @@ When max.connections is reached, Kafka does not accept further connections. Tide
 wait: the first request of each is handled when the connection gets a slot. At most socket.listen.backlog.size
 connections wait; further ones are refused.
 
-A task creates the transport of each accepted socket; with TLS, it completes the handshake (`TlsHandshakes`).
+A task creates the transport of each accepted socket; with TLS, after `TlsHandshakes` has completed the
+handshake.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.throttled_sockets import ThrottledSockets
+from tidelog.broker.network.tls_handshake import ReadMemory
 from tidelog.broker.network.tls_handshakes import TlsHandshakes
+from tidelog.broker.network.tls_session import TlsSession
+from tidelog.broker.network.tls_transport import TlsTransport
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +75,10 @@ class Listener:
         self._waiting_connections: dict[Connection, Request | None] = {}
         """Connections without a slot in the order of arrival, each with its first request."""
         self._opening_tasks: set[asyncio.Task[object]] = set()
-        """Tasks that create transports for accepted sockets, without TLS."""
-        self._handshakes = None if config.tls is None else TlsHandshakes(config.name, config.tls, resources)
+        """Tasks that create transports for sockets."""
+        self._handshakes = (
+            None if config.tls is None else TlsHandshakes(config.name, config.tls, resources, self._open_tls)
+        )
         self._accept_queue_size = resources.sockets.accept_queue_size(
             resources.config.socket_listen_backlog_size
         )
@@ -122,10 +128,22 @@ class Listener:
 
     def _open(self, client_socket: socket.socket) -> None:
         if self._handshakes is not None:
-            self._handshakes.start(client_socket, lambda: self._create_connection(client_socket))
-            return
+            self._handshakes.start(client_socket)
+        else:
+            self._create_transport(client_socket, lambda: self._create_connection(client_socket))
+
+    def _open_tls(self, client_socket: socket.socket, session: TlsSession, memory: ReadMemory) -> None:
+        """Create the connection of a socket whose handshake is complete."""
+        self._create_transport(
+            client_socket,
+            lambda: TlsTransport(session, client_socket, memory, self._create_connection(client_socket)),
+        )
+
+    def _create_transport(
+        self, client_socket: socket.socket, create_protocol: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
         opening_task = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: self._create_connection(client_socket), client_socket)
+            self._loop.connect_accepted_socket(create_protocol, client_socket)
         )
         self._opening_tasks.add(opening_task)
         opening_task.add_done_callback(self._on_opened)
@@ -133,7 +151,7 @@ class Listener:
     @property
     def socket_count(self) -> int:
         """The number of accepted sockets: with a slot, waiting for a slot, and being opened."""
-        opening_count = len(self._opening_tasks if self._handshakes is None else self._handshakes)
+        opening_count = len(self._opening_tasks) + (0 if self._handshakes is None else len(self._handshakes))
         waiting = len(self._waiting_connections) + len(self._throttled_sockets)
         return len(self.connections) + waiting + opening_count
 

@@ -1,16 +1,12 @@
 """The transport of one connection with TLS, on top of the plain transport of the event loop.
 
-    HANDSHAKE   there is no connection yet
-    OPEN        the connection receives and sends bytes
-    REFUSED     the handshake has failed: an alert is sent, and what the client still sends is dropped
+    OPEN        the connection receives and sends bytes; the handshake was completed before
     CLOSING     this side closes: nothing is received, and bytes that were written before are sent
     CLOSED      the plain transport has closed
 
 Legal transitions:
 
-    HANDSHAKE   OPEN, REFUSED, CLOSED
     OPEN        CLOSING, CLOSED
-    REFUSED     CLOSED
     CLOSING     CLOSED
 
 The event loops have such transports too. They call back for whatever the socket has. With a client that sends
@@ -29,16 +25,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, Protocol, cast
 
 from tidelog.broker.network.receive_buffer import ReceiveBuffer
-from tidelog.broker.network.tls_session import RECORD_BYTES_MAX, InvalidRecordsError, TlsSession
+from tidelog.broker.network.tls_handshake import ReadMemory
+from tidelog.broker.network.tls_session import InvalidRecordsError, TlsSession
 
-READ_BYTES: Final = 64 * 1024
-"""The ciphertext of one read: to decrypt it takes about 3 ms if each record has one byte."""
 WRITE_BYTES: Final = 64 * 1024
 LOW_WATER_MAX: Final = 32 * 1024
 """More is received before a frame is complete, so that decryption and the client work at the same time."""
@@ -49,17 +42,13 @@ LOW_WATER_MIN: Final = 512
 class State(Enum):
     """The state of a transport; the head of the file describes each state."""
 
-    HANDSHAKE = auto()
     OPEN = auto()
-    REFUSED = auto()
     CLOSING = auto()
     CLOSED = auto()
 
 
 TRANSITIONS: Final = {
-    State.HANDSHAKE: frozenset({State.OPEN, State.REFUSED, State.CLOSED}),
     State.OPEN: frozenset({State.CLOSING, State.CLOSED}),
-    State.REFUSED: frozenset({State.CLOSED}),
     State.CLOSING: frozenset({State.CLOSED}),
     State.CLOSED: frozenset[State](),
 }
@@ -106,28 +95,14 @@ class TlsConnection(Protocol):
         ...
 
 
-class ReadMemory:
-    """The memory for the ciphertext of one read, which the transports of an event loop share.
-
-    The loop fills it and calls `buffer_updated` in one step.
-    """
-
-    __slots__ = ("view",)
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(RECORD_BYTES_MAX + READ_BYTES))
-
-
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """The protocol of a plain transport, and the transport of the object that `create_connection` returns.
+    """The protocol of a plain transport, and the transport of a connection.
 
-    `handshake` has the result None when the handshake is complete, or the error when it has failed; `closed`
-    has a result when the plain transport has closed.
+    `closed` has a result when the plain transport has closed.
     """
 
     __slots__ = (
         "_connection",
-        "_create_connection",
         "_has_socket_ended",
         "_is_end_reported",
         "_is_reading_paused",
@@ -140,25 +115,23 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         "_state",
         "_transport",
         "closed",
-        "handshake",
     )
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        session: TlsSession,
         client_socket: socket.socket,
         memory: ReadMemory,
-        create_connection: Callable[[], TlsConnection],
+        connection: TlsConnection,
     ) -> None:
-        """Create the protocol for the plain transport of `client_socket`."""
+        """Create the protocol for the plain transport of `client_socket`, whose handshake is complete."""
         super().__init__()
-        self._session = TlsSession(context)
+        self._session = session
         self._socket = client_socket
         self._memory = memory
-        self._create_connection = create_connection
-        self._connection: TlsConnection | None = None
+        self._connection: TlsConnection | None = connection
         self._transport: asyncio.Transport | None = None
-        self._state = State.HANDSHAKE
+        self._state = State.OPEN
         self._is_reading_paused = self._is_socket_paused = False
         self._has_socket_ended = False
         """Whether the client has closed its socket: no ciphertext follows."""
@@ -166,32 +139,29 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """Whether the connection knows that no bytes follow."""
         self._low_water = 1
         self._loop = asyncio.get_running_loop()
-        self.handshake: asyncio.Future[Exception | None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     # ---- called by the plain transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake: the client sends first."""
+        """Send the last records of the handshake, and deliver the plaintext that was received with it."""
         self._transport = cast(asyncio.Transport, transport)
+        self._send_outgoing()
+        if self._connection is not None:
+            self._connection.connection_made(self)
+        self._deliver()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next ciphertext, after the bytes of an incomplete record."""
-        view, rest = self._memory.view, self._session.rest
-        if not rest:
-            return view[:READ_BYTES]
-        size = len(rest)
-        view[:size] = rest
-        return view[size : size + READ_BYTES]
+        return self._memory.after(self._session.rest)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Use `nbytes` further bytes of ciphertext."""
-        session, state = self._session, self._state
-        if self._has_stream_ended or (state is not _OPEN and state is not State.HANDSHAKE):
+        session = self._session
+        if self._has_stream_ended or self._state is not _OPEN:
             return
         session.receive(self._memory.view[: len(session.rest) + nbytes])
-        if state is _OPEN or self._complete_handshake():
-            self._deliver()
+        self._deliver()
 
     def eof_received(self) -> bool:
         """Report the end after the bytes before it; return whether the plain transport stays open."""
@@ -213,14 +183,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify the connection, and release it."""
         self._transition(State.CLOSED)
-        self._end_handshake(exc or ConnectionResetError("the client has closed the connection"))
         if not self.closed.done():
             self.closed.set_result(None)
         if self._connection is not None:
             self._connection.connection_lost(exc)
         # Break reference cycles.
         self._connection = self._transport = None
-        del self._create_connection
 
     # ---- called by the connection
 
@@ -295,38 +263,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _transition(self, state: State) -> None:
         assert state in TRANSITIONS[self._state], f"{self._state.name} -> {state.name}"
         self._state = state
-
-    def _complete_handshake(self) -> bool:
-        """Continue the handshake; return whether it is complete and the connection exists."""
-        try:
-            is_complete = self._session.continue_handshake()
-        except ssl.SSLError as error:
-            self._refuse(error)
-            return False
-        self._send_outgoing()
-        if is_complete:
-            self._transition(_OPEN)
-            self._end_handshake(None)
-            self._connection = self._create_connection()
-            self._connection.connection_made(self)
-        return is_complete
-
-    def _refuse(self, error: ssl.SSLError) -> None:
-        """Send the alert with the reason, but do not close.
-
-        A client of TLS 1.3 sends its first request before it has the alert. Closing a socket with unread data
-        would reset the connection, and the client would lose the alert. It would then try again until its
-        deadline, because a wrong certificate would look like a broker that has stopped.
-        """
-        self._transition(State.REFUSED)
-        self._send_outgoing()
-        if self._transport is not None:
-            self._transport.write_eof()
-        self._end_handshake(error)
-
-    def _end_handshake(self, error: Exception | None) -> None:
-        if not self.handshake.done():
-            self.handshake.set_result(error)
 
     @property
     def _has_stream_ended(self) -> bool:

@@ -19,8 +19,9 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.memory import SpareMemory
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, ReceiveBuffer
 from tidelog.broker.network.request import Request
+from tidelog.broker.network.tls_handshake import ReadMemory, State, TlsHandshake
 from tidelog.broker.network.tls_session import EMPTY_RECORDS_MAX
-from tidelog.broker.network.tls_transport import LOW_WATER_MAX, ReadMemory, TlsTransport
+from tidelog.broker.network.tls_transport import LOW_WATER_MAX, TlsTransport
 
 
 async def connection_of(served: RunningServer) -> Connection:
@@ -114,6 +115,11 @@ class PausingConnection:
     def connection_lost(self, exc: Exception | None) -> None: ...
 
 
+def is_complete(handshake: TlsHandshake) -> bool:
+    handshake.advance()
+    return handshake.state is State.COMPLETE
+
+
 @on_both_loops
 async def test_the_rest_of_a_frame_is_received_when_reading_was_paused_after_a_longer_frame() -> None:
     loop, connection = asyncio.get_running_loop(), PausingConnection()
@@ -125,7 +131,10 @@ async def test_the_rest_of_a_frame_is_received_when_reading_was_paused_after_a_l
             )
         )
         accepted, _ = await loop.sock_accept(listening)
-        transport = TlsTransport(tls_server().context, accepted, ReadMemory(), lambda: connection)
+        handshake = TlsHandshake(tls_server().context, accepted, ReadMemory())
+        await eventually(lambda: is_complete(handshake))
+        assert handshake.session is not None
+        transport = TlsTransport(handshake.session, accepted, ReadMemory(), connection)
         await loop.connect_accepted_socket(lambda: transport, accepted)
         _, writer = await opening
         # The memory for the long frame has space for the start of the next one.
