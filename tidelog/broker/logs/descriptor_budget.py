@@ -12,7 +12,9 @@ number, so that nearly all lower descriptors are in use.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import resource
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +28,8 @@ POOLED_MAX: Final = 1024
 """The bound on the descriptors that are kept open after a read."""
 _LIMIT_MAX: Final = 1 << 20
 """More than any system allows one process; macOS rejects "unlimited"."""
+TABLE_SIZE: Final = 1 << 16
+"""The descriptors for which the kernel's table gets space at the start: 0.5 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +84,20 @@ def raise_open_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
     except (OSError, ValueError) as error:
         logger.warning("Cannot raise the limit of open files from %d to %d: %s", soft, new_limit, error)
+
+
+def reserve_descriptor_table() -> None:
+    """Let the kernel allocate the process's table of descriptors for TABLE_SIZE of them, or up to the limit.
+
+    Linux doubles the table when it is full. If the process has several threads, the call that needs the next
+    descriptor, such as accept, then waits for a grace period of RCU: 11 to 15 ms, on the event loop.
+    """
+    highest = min(TABLE_SIZE, process_budget().limit) - 1
+    try:
+        descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.close(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, highest))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        logger.debug("The table of descriptors was not enlarged: %s", error)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog.broker.logs.descriptor_budget import DescriptorBudget
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.broker.logs.descriptor_budget import (
+    TABLE_SIZE,
+    DescriptorBudget,
+    process_budget,
+    raise_open_file_limit,
+    reserve_descriptor_table,
+)
 
 REFUSAL = "there are {} connections, allowed are 448 of the 1024 files that the process may open (ulimit -n)"
 
@@ -25,3 +37,14 @@ def test_a_small_limit_leaves_a_reserve_too() -> None:
     budget = DescriptorBudget(160)
     assert (budget.partitions_max, budget.reserve, budget.connections_max) == (80, 32, 48)
     assert DescriptorBudget(40).connections_max == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the size of the table")
+def test_the_table_of_descriptors_has_space_for_a_burst_of_connections() -> None:
+    raise_open_file_limit()
+    open_before = len(os.listdir("/proc/self/fd"))
+    reserve_descriptor_table()
+    status = Path("/proc/self/status").read_text()
+    (size,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("FDSize:"))
+    assert size >= min(TABLE_SIZE, process_budget().limit)
+    assert len(os.listdir("/proc/self/fd")) == open_before
