@@ -20,8 +20,8 @@ from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
-from tidelog.broker.coordinators.groups.records import decode_record, encode_record
-from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
+from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.protocol.batch import iterate_headers, read_header
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_share_group_offsets as alter

@@ -14,13 +14,15 @@ from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tests.support.paths import GOLDEN_FILES
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     group_tombstone,
     offset_commit,
     offset_tombstone,
 )
-from tidelog.broker.coordinators.groups.records import encode_record as encode_group_record
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
+    encode_record as encode_group_record,
+)
 from tidelog.cluster.metadata_log_codec import encode_record as encode_metadata_record
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.codec import encode

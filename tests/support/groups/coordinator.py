@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import decode_record, encode_record
+from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome

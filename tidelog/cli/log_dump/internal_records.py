@@ -47,7 +47,7 @@ def decoder_named(name: str) -> Decoder:
 
 
 def _offsets(record: Record) -> dict[str, Any]:
-    from tidelog.broker.coordinators.groups.records import decode_record
+    from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record
 
     decoded_record = decode_record(record.key, record.value)
     if decoded_record is None:

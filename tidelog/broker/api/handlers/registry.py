@@ -39,6 +39,7 @@ from tidelog.broker.api.handlers.find_coordinator import (
     CoordinatorType,
     FindCoordinatorHandler,
 )
+from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.api.handlers.heartbeat import HeartbeatHandler
 from tidelog.broker.api.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
@@ -215,9 +216,10 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     def is_enabled() -> bool:
         return serves_consumer_groups and consumer_groups_enabled(image())
 
-    heartbeat = ConsumerGroupHeartbeatHandler(consumer_groups, authorizer, slices, is_enabled)
+    access = GroupAccess(authorizer, slices, is_enabled)
+    heartbeat = ConsumerGroupHeartbeatHandler(consumer_groups, access)
     dispatcher.register(ApiKey.CONSUMER_GROUP_HEARTBEAT, heartbeat.handle)
-    describe = ConsumerGroupDescribeHandler(consumer_groups, authorizer, is_enabled)
+    describe = ConsumerGroupDescribeHandler(consumer_groups, access)
     dispatcher.register(ApiKey.CONSUMER_GROUP_DESCRIBE, describe.handle)
 
 
@@ -259,16 +261,13 @@ def _register_share_groups(dispatcher: Dispatcher, services: Services) -> None:
 
     Changes of offsets wait for the share coordinators, which are other brokers whose requests may wait, too.
     """
-    groups, authorizer, slices = services.groups.share_groups, services.authorizer, services.slices
-
-    def is_enabled() -> bool:
-        return share_groups_enabled(services.image())
-
-    heartbeat = ShareGroupHeartbeatHandler(groups, authorizer, slices, is_enabled)
+    groups = services.groups.share_groups
+    access = GroupAccess(services.authorizer, services.slices, lambda: share_groups_enabled(services.image()))
+    heartbeat = ShareGroupHeartbeatHandler(groups, access)
     dispatcher.register(ApiKey.SHARE_GROUP_HEARTBEAT, heartbeat.handle)
-    describe = ShareGroupDescribeHandler(groups, authorizer, is_enabled)
+    describe = ShareGroupDescribeHandler(groups, access)
     dispatcher.register(ApiKey.SHARE_GROUP_DESCRIBE, describe.handle)
-    offsets = ShareGroupOffsetsHandler(groups, authorizer, slices, is_enabled)
+    offsets = ShareGroupOffsetsHandler(groups, access)
     dispatcher.register(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, offsets.describe, uses_slot=False)
     dispatcher.register(ApiKey.ALTER_SHARE_GROUP_OFFSETS, offsets.alter, uses_slot=False)
     dispatcher.register(ApiKey.DELETE_SHARE_GROUP_OFFSETS, offsets.delete, uses_slot=False)

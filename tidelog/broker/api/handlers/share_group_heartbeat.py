@@ -5,16 +5,12 @@ The API is served if `share.version` is finalized at 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.share_service import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import Authorizer
-from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -27,17 +23,9 @@ MEMBER_ID_CHARACTERS_MAX: Final = 36
 class ShareGroupHeartbeatHandler:
     """Passes heartbeats to the coordinator, if the client may describe the topics."""
 
-    def __init__(
-        self,
-        groups: ShareGroupService,
-        authorizer: Authorizer,
-        slices: Slices,
-        is_enabled: Callable[[], bool],
-    ) -> None:
+    def __init__(self, groups: ShareGroupService, access: GroupAccess) -> None:
         self._groups = groups
-        self._authorizer = authorizer
-        self._slices = slices
-        self._is_enabled = is_enabled
+        self._access = access
 
     async def handle(
         self, context: RequestContext, request: ShareGroupHeartbeatRequest
@@ -52,17 +40,9 @@ class ShareGroupHeartbeatHandler:
 
     async def _check(self, context: RequestContext, request: ShareGroupHeartbeatRequest) -> None:
         """Raise KafkaError if the API is not enabled, or the client may not send the request."""
-        if not self._is_enabled():
-            text = ErrorCode.UNSUPPORTED_VERSION.text
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        self._access.check_enabled()
         if not 0 < len(request.member_id) <= MEMBER_ID_CHARACTERS_MAX:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-        topics = request.subscribed_topic_names or ()
-        if topics and self._authorizer.is_enabled:
-            resource = (AclOperation.DESCRIBE, AclResourceType.TOPIC)
-            allowed = await self._slices.complete(
-                accessible_names(self._authorizer, context, resource, topics)
-            )
-            if not all(topic in allowed for topic in topics):
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                raise KafkaError(code, code.text)
+        if not await self._access.may_subscribe(context, request.subscribed_topic_names):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            raise KafkaError(code, code.text)

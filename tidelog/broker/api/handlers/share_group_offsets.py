@@ -12,16 +12,13 @@ TOPIC_AUTHORIZATION_FAILED; without a list of topics it is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
+from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.share_service import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
-from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import Authorizer
-from tidelog.protocol.access_control import AclOperation, AclResourceType
+from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -49,17 +46,9 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 class ShareGroupOffsetsHandler:
     """Passes the requests to the coordinator, without the topics that the client may not access."""
 
-    def __init__(
-        self,
-        groups: ShareGroupService,
-        authorizer: Authorizer,
-        slices: Slices,
-        is_enabled: Callable[[], bool],
-    ) -> None:
+    def __init__(self, groups: ShareGroupService, access: GroupAccess) -> None:
         self._groups = groups
-        self._authorizer = authorizer
-        self._slices = slices
-        self._is_enabled = is_enabled
+        self._access = access
 
     async def describe(
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
@@ -71,12 +60,7 @@ class ShareGroupOffsetsHandler:
     async def _describe_group(
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequestGroup
     ) -> DescribeShareGroupOffsetsResponseGroup:
-        error = ErrorCode.NONE
-        describe, group_type = AclOperation.DESCRIBE, AclResourceType.GROUP
-        if not self._is_enabled():
-            error = ErrorCode.UNSUPPORTED_VERSION
-        elif not self._authorizer.is_authorized(context, describe, group_type, request.group_id):
-            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        error = self._access.error_of_group(context, request.group_id)
         if error is not ErrorCode.NONE:
             return DescribeShareGroupOffsetsResponseGroup(
                 group_id=request.group_id, error_code=error, error_message=error.text
@@ -84,10 +68,10 @@ class ShareGroupOffsetsHandler:
         if request.topics is None:
             group = await self._groups.describe_offsets(request)
             names = [topic.topic_name for topic in group.topics]
-            allowed = await self._allowed(context, AclOperation.DESCRIBE, names)
+            allowed = await self._access.accessible_topics(context, AclOperation.DESCRIBE, names)
             return replace(group, topics=tuple(each for each in group.topics if each.topic_name in allowed))
         names = [topic.topic_name for topic in request.topics]
-        allowed = await self._allowed(context, AclOperation.DESCRIBE, names)
+        allowed = await self._access.accessible_topics(context, AclOperation.DESCRIBE, names)
         denied = tuple(
             DescribeShareGroupOffsetsResponseTopic(
                 topic_name=topic.topic_name,
@@ -110,10 +94,10 @@ class ShareGroupOffsetsHandler:
     ) -> AlterShareGroupOffsetsResponse:
         """Set start offsets; errors are in the response."""
         names = [topic.topic_name for topic in request.topics]
-        allowed = await self._allowed(context, AclOperation.READ, names)
+        allowed = await self._access.accessible_topics(context, AclOperation.READ, names)
         visible = tuple(topic for topic in request.topics if topic.topic_name in allowed)
         try:
-            self._check_enabled()
+            self._access.check_enabled()
             response = await self._groups.alter_offsets(replace(request, topics=visible))
         except KafkaError as error:
             return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
@@ -139,10 +123,10 @@ class ShareGroupOffsetsHandler:
     ) -> DeleteShareGroupOffsetsResponse:
         """Delete the offsets of topics; errors are in the response."""
         names = [topic.topic_name for topic in request.topics]
-        allowed = await self._allowed(context, AclOperation.READ, names)
+        allowed = await self._access.accessible_topics(context, AclOperation.READ, names)
         visible = tuple(topic for topic in request.topics if topic.topic_name in allowed)
         try:
-            self._check_enabled()
+            self._access.check_enabled()
             response = await self._groups.delete_offsets(replace(request, topics=visible))
         except KafkaError as error:
             return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
@@ -154,14 +138,3 @@ class ShareGroupOffsetsHandler:
             if name not in allowed
         )
         return replace(response, responses=(*denied, *response.responses))
-
-    def _check_enabled(self) -> None:
-        if not self._is_enabled():
-            code = ErrorCode.UNSUPPORTED_VERSION
-            raise KafkaError(code, code.text)
-
-    async def _allowed(
-        self, context: RequestContext, operation: AclOperation, names: Iterable[str]
-    ) -> Container[str]:
-        resource = (operation, AclResourceType.TOPIC)
-        return await self._slices.complete(accessible_names(self._authorizer, context, resource, names))

@@ -13,7 +13,7 @@ from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, offset_tombstone
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, offset_tombstone
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
 from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
 from tidelog.broker.coordinators.shared.outcome import Outcome

@@ -28,7 +28,7 @@ from tidelog.broker.coordinators.groups.consumer.embedded_protocol import (
     read_subscription,
 )
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
-from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.records import (
     current_assignment,
     group_epoch,
@@ -39,9 +39,15 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 )
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.epochs import NO_ASSIGNMENT_TIME
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_metadata, group_tombstone
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
+    CoordinatorRecord,
+    group_metadata,
+    group_tombstone,
+)
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
@@ -52,7 +58,6 @@ from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
-_NO_TIME: Final = 0
 _CONSUMER: Final = "consumer"
 
 
@@ -140,7 +145,7 @@ class Conversion:
         # Replay creates the group that is served, and counts its memory.
         memory = GroupMemory(classic.group_id, MemberMemory(self._config.group_max_member_bytes))
         group = ConsumerGroup(classic.group_id, memory)
-        group.set_assignment_epoch(classic.generation, _NO_TIME)
+        group.epochs.set_assignment_epoch(classic.generation, NO_ASSIGNMENT_TIME)
         protocol = classic.protocol_name or classic.select_protocol()
         for member in classic.members.values():
             partitions: TargetPartitions = {}
@@ -151,7 +156,7 @@ class Conversion:
                 partitions = assigned_partitions(assignment, self._topics)
             group.set_target(member.member_id, partitions)
             group.update_member(_consumer_member(member, protocol, classic.generation, partitions))
-        group.set_epoch(classic.generation, self._topics.hash_of(group.subscriptions.topics()))
+        group.epochs.set_group_epoch(classic.generation, self._topics.hash_of(group.subscriptions.topics()))
         return group
 
     # From consumer to classic
@@ -215,7 +220,7 @@ class Conversion:
             (replaced_id,) = leaving
             members[joining.member_id] = joining
             targets[joining.member_id] = group.target_of(replaced_id)
-        classic.convert(group.epoch, map(_classic_member, members.values()))
+        classic.convert(group.epochs.group_epoch, map(_classic_member, members.values()))
         assert classic.protocol_name is not None
         assignments = {
             member_id: assignment_bytes(
@@ -278,8 +283,8 @@ def _all_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_metadata(group_id, member) for member in members),
-        group_epoch(group_id, group.epoch, group.metadata_hash),
+        group_epoch(group_id, group.epochs.group_epoch, group.epochs.metadata_hash),
         *(target_assignment(group_id, each.member_id, group.target_of(each.member_id)) for each in members),
-        target_assignment_epoch(group_id, group.assignment_epoch, group.assignment_wall_ms),
+        target_assignment_epoch(group_id, group.epochs.assignment_epoch, group.epochs.assignment_wall_ms),
         *(current_assignment(group_id, member) for member in members),
     ]

@@ -27,7 +27,6 @@ from tidelog.broker.coordinators.groups.consumer.coordinator import ConsumerCoor
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.groups.conversion import Conversion, ConversionSettings
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from tidelog.broker.coordinators.groups.membership import Membership
@@ -37,16 +36,17 @@ from tidelog.broker.coordinators.groups.offset_fetch import OffsetFetch
 from tidelog.broker.coordinators.groups.offset_store import OffsetStore, OffsetTable
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CoordinatorRecord,
     GroupMetadataRecord,
 )
+from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig, ShareGroupSettings
 from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
-from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES

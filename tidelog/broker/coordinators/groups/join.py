@@ -19,7 +19,7 @@ from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, new_group
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, new_group
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
 from tidelog.broker.coordinators.groups.static_join import StaticJoin
 from tidelog.broker.coordinators.shared.moment import Moment

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.records import decode_record
+from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record
 from tidelog.broker.coordinators.shared.replay import replay_records
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError

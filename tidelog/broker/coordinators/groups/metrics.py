@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey
-from tidelog.broker.coordinators.groups.records import CommittedOffset
+from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading

@@ -21,7 +21,7 @@ from tidelog.broker.coordinators.groups.consumer.offset_access import Committer,
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     CoordinatorRecord,
     OffsetCommitRecord,

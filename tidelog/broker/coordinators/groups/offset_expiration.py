@@ -24,7 +24,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     CoordinatorRecord,
     offset_tombstone,

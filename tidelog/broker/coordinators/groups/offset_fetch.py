@@ -14,7 +14,7 @@ from uuid import UUID
 from tidelog.broker.coordinators.groups.consumer.offset_access import check_fetch
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
-from tidelog.broker.coordinators.groups.records import CommittedOffset
+from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import (

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.broker.coordinators.groups.records import CommittedOffset, OffsetCommitRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset, OffsetCommitRecord
 from tidelog.protocol.ids import Offset, ProducerId
 
 

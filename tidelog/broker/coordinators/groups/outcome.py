@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared import outcome
 
 Writes: TypeAlias = outcome.Writes[CoordinatorRecord]

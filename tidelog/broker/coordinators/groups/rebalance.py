@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.groups.classic.states import CAN_START_REBALANC
 from tidelog.broker.coordinators.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
-from tidelog.broker.coordinators.groups.records import group_metadata
+from tidelog.broker.coordinators.groups.records.coordinator_records import group_metadata
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_tombstone
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, group_tombstone
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.records import share_group_tombstones
 from tidelog.broker.coordinators.shared.moment import Moment

@@ -29,7 +29,7 @@ from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
-from tidelog.broker.coordinators.groups.records import encode_record, size_bytes_min
+from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.share_service import ShareGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append

@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import group_metadata
+from tidelog.broker.coordinators.groups.records.coordinator_records import group_metadata
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
 from tidelog.broker.coordinators.groups.offset_commands import partitions_of
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     OffsetCommitRecord,
     encode_record,

@@ -17,6 +17,7 @@ from tests.support.metadata.images import LISTENER, image_after_records
 from tests.support.security.authorizers import DenyingAuthorizer
 from tidelog.broker.api.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
 from tidelog.broker.api.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
+from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
@@ -56,10 +57,9 @@ class Broker:
         self.denied: set[str] = set()
         authorizer = DenyingAuthorizer(self.denied)
         groups = self.service.consumer_groups
-        self._heartbeat = ConsumerGroupHeartbeatHandler(
-            groups, authorizer, ports.slices, lambda: self.is_enabled
-        )
-        self._describe = ConsumerGroupDescribeHandler(groups, authorizer, lambda: self.is_enabled)
+        access = GroupAccess(authorizer, ports.slices, lambda: self.is_enabled)
+        self._heartbeat = ConsumerGroupHeartbeatHandler(groups, access)
+        self._describe = ConsumerGroupDescribeHandler(groups, access)
 
     def _context(self, api_key: int) -> RequestContext:
         return RequestContext(

@@ -68,7 +68,7 @@ def test_members_keep_ids_generation_and_partitions_when_their_group_becomes_a_c
     assert state_of_classic(coordinator) is None
     member = group.members[first.member_id]
     assert member.uses_classic_protocol
-    assert (member.member_epoch, group.epoch) == (generation, generation + 1)
+    assert (member.member_epoch, group.epochs.group_epoch) == (generation, generation + 1)
     assert {(topic, index) for topic, indexes in member.assigned.items() for index in indexes} == owned
     run(coordinator, first, second, new)
     assert sorted(len(each.owned) for each in (first, second, new)) == [1, 1, 2]
@@ -216,7 +216,7 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_removed(step: st
             if step == "sync":
                 coordinator.join("g", classic.member_id, protocols=metadata, session_ms=45_000)
                 step = "heartbeat"
-            coordinator.heartbeat(classic.member_id, consumer_group(coordinator).epoch)
+            coordinator.heartbeat(classic.member_id, consumer_group(coordinator).epochs.group_epoch)
             coordinator.heartbeat(classic.member_id, classic.generation)
         coordinator.pass_time(10_000)
         run(coordinator, new, third, rounds=1)

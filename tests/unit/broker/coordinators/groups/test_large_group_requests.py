@@ -23,7 +23,11 @@ from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.groups import service
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, encode_record, size_bytes_min
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
+    CoordinatorRecord,
+    encode_record,
+    size_bytes_min,
+)
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture, subscription
-from tidelog.broker.coordinators.groups.records import GroupMetadataRecord, decode_record
+from tidelog.broker.coordinators.groups.records.coordinator_records import GroupMetadataRecord, decode_record
 from tidelog.protocol.codec import encode
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from tidelog.protocol.errors import ErrorCode

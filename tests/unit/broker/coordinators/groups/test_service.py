@@ -17,7 +17,7 @@ from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     GroupMetadataRecord,
     encode_record,

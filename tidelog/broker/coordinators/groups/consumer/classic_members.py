@@ -27,7 +27,7 @@ from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.removal import check_static_member
 from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append
 from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription
@@ -118,7 +118,7 @@ class ClassicMembers:
             if records:
                 return Writes(tuple(records), on_joined)
             return on_joined(ErrorCode.NONE, now)
-        if group.assignment_epoch < subscribed.change.epoch:
+        if group.epochs.assignment_epoch < subscribed.change.epoch:
             reason = f"the target assignment of {group.group_id} is outdated"
         else:
             reason = None
@@ -166,11 +166,11 @@ class ClassicMembers:
             _check_generation(member, request.generation_id)
             _check_protocol(classic, request)
             if (
-                group.assignment_epoch > member.member_epoch
+                group.epochs.assignment_epoch > member.member_epoch
                 and member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
                 self._context.timers.expect_join(group.group_id, member, now)
-                text = f"group {group.group_id} has assignment epoch {group.assignment_epoch}"
+                text = f"group {group.group_id} has assignment epoch {group.epochs.assignment_epoch}"
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         except KafkaError as error:
             logger.debug("Group %s rejected a sync: %s", group.group_id, error)
@@ -195,7 +195,7 @@ class ClassicMembers:
             return HeartbeatResponse(error_code=error.code)
         self._context.timers.keep_alive(group.group_id, member.member_id, classic.session_timeout_ms, now)
         must_join = (
-            member.member_epoch < group.assignment_epoch
+            member.member_epoch < group.epochs.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_partition(member))
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 
 

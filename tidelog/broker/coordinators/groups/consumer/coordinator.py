@@ -22,9 +22,9 @@ from tidelog.broker.coordinators.groups.consumer.replay import deletes_group, re
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
 from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.errors import KafkaError
@@ -125,7 +125,7 @@ class ConsumerCoordinator:
             self._expressions.on_topics_created(created_version)
         for group in self._groups.consumers():
             if group.subscriptions.include_any(names):
-                group.on_topics_changed()
+                group.epochs.on_topics_changed()
 
     def on_deadline(self, key: DeadlineKey) -> Writes:
         """Remove the member whose deadline has expired."""

@@ -35,8 +35,8 @@ def describe_consumer_group(
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
+        group_epoch=group.epochs.group_epoch,
+        assignment_epoch=group.epochs.assignment_epoch,
         assignor_name=group.preferred_assignor() or default_assignor,
         members=tuple(members),
     )

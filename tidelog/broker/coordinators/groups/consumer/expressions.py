@@ -24,7 +24,7 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 )
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -149,10 +149,10 @@ class Expressions:
                 )
             )
         metadata_hash = self._topics.hash_of(subscriptions.topics())
-        if has_changed or metadata_hash != group.metadata_hash:
-            epoch = group.epoch + 1
+        if has_changed or metadata_hash != group.epochs.metadata_hash:
+            epoch = group.epochs.group_epoch + 1
             records.append(group_epoch(group.group_id, epoch, metadata_hash))
-            group.on_metadata_checked(epoch)
+            group.epochs.on_metadata_checked(epoch)
             logger.info("Group %s: expressions match other topics, group epoch %d", group.group_id, epoch)
         return records
 

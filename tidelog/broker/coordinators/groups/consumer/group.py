@@ -6,26 +6,18 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
-from tidelog.broker.coordinators.groups.consumer.member import (
-    AssignedPartitions,
-    ConsumerMember,
-    MemberState,
-    TargetPartitions,
-)
+from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.member_size import size_of, size_of_topics
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression, Subscriptions
-from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.broker.coordinators.groups.epochs import GroupEpochs
+from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions, existing_member
 
 logger = logging.getLogger(__name__)
 
-NO_TARGET: Final[TargetPartitions] = MappingProxyType({})
-FIRST_EPOCH: Final = 1
-NO_ASSIGNMENT_EPOCH: Final = -1
 NOT_OWNED: Final = -1
 """The partition epoch of a partition that no member owns."""
 
@@ -54,10 +46,7 @@ class ConsumerGroup:
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
         self.memory = memory
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
-        self.assignment_wall_ms = 0
+        self.epochs = GroupEpochs()
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         self.subscriptions = Subscriptions()
@@ -68,8 +57,6 @@ class ConsumerGroup:
         self.has_partition_metadata_record = False
         self._assignors: Counter[str] = Counter()
         self._partition_epochs: dict[UUID, dict[int, int]] = {}
-        self._metadata_changed = True
-        self._checked_epoch = 0
 
     # State
 
@@ -83,49 +70,22 @@ class ConsumerGroup:
         """The state, in time linear in the number of members."""
         if not self.members:
             return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if self.epochs.group_epoch > self.epochs.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+        epoch = self.epochs.assignment_epoch
+        if all(member.is_reconciled_to(epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
-
-    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Set the group epoch, and the hash of the metadata of the topics at it."""
-        self.epoch = epoch
-        self.metadata_hash = metadata_hash
-
-    def set_assignment_epoch(self, epoch: int, wall_ms: int) -> None:
-        """Set the epoch of the target assignment, and the time at which it was computed."""
-        self.assignment_epoch = epoch
-        self.assignment_wall_ms = wall_ms
 
     def record_partition_metadata(self, exists: bool) -> None:
         """Record whether the log has partition metadata of an older version of Kafka for the group."""
         self.has_partition_metadata_record = exists
 
-    def on_topics_changed(self) -> None:
-        """Let the next heartbeat compare the metadata of the topics."""
-        self._metadata_changed = True
-
-    @property
-    def must_check_metadata(self) -> bool:
-        """Whether the metadata of the topics may have changed since it was checked."""
-        return self._metadata_changed or self.epoch < self._checked_epoch
-
-    def on_metadata_checked(self, epoch: int) -> None:
-        """Note that the metadata of the topics is that of the group epoch `epoch`."""
-        self._metadata_changed = False
-        self._checked_epoch = epoch
-
     # Members
 
     def member(self, member_id: str) -> ConsumerMember:
         """Return a member. Raise UNKNOWN_MEMBER_ID if there is none with this id."""
-        member = self.members.get(member_id)
-        if member is None:
-            text = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-        return member
+        return existing_member(self.members, member_id, self.group_id)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the static member with this instance id; None if there is none."""

@@ -22,8 +22,9 @@ from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.heartbeat_checks import check_epoch, check_request
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.removal import check_static_member, is_leave
+from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.messages.consumer_group_heartbeat import (
@@ -35,7 +36,6 @@ from tidelog.protocol.messages.consumer_group_heartbeat import (
 
 logger = logging.getLogger(__name__)
 
-JOIN_EPOCH: Final = 0
 _NOT_SENT: Final = -1
 
 

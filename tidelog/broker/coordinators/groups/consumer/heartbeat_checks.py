@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from tidelog.broker.coordinators.groups.consumer.member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember
+from tidelog.broker.coordinators.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
+from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
 from tidelog.protocol.coordinator_records.consumer_group import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -15,14 +16,8 @@ from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupMemberMetadataValue,
 )
 
-TargetPartitions: TypeAlias = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id."""
-
 AssignedPartitions: TypeAlias = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with the epoch at which it was assigned to its member (KIP-1251)."""
-
-LEAVE_EPOCH: Final = -1
-"""The epoch in the heartbeat of a member that leaves; also that of a member whose records are deleted."""
 
 STATIC_LEAVE_EPOCH: Final = -2
 """The epoch of a static member that has left and may come back with its partitions."""

@@ -20,7 +20,8 @@ from tidelog.broker.coordinators.groups.consumer.records import (
     target_assignment,
 )
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.members import check_room
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -35,10 +36,8 @@ class MemberLookup:
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
-        limit = self._settings.broker.group_consumer_max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            text = f"The consumer group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        members_max = self._settings.broker.group_consumer_max_size
+        check_room(group.members, member_id, members_max, "consumer")
 
     def check_memory(self, group: ConsumerGroup, previous: ConsumerMember, member: ConsumerMember) -> None:
         """Check that there is memory for `member` in place of `previous`.

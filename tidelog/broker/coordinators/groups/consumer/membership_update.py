@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
 from tidelog.broker.coordinators.groups.consumer.expressions import ExpressionChange, Expressions
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
-from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from tidelog.broker.coordinators.groups.consumer.records import (
     current_assignment,
@@ -23,12 +23,11 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 from tidelog.broker.coordinators.groups.consumer.target_assignment import GroupChange, Target, compute_target
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 
 logger = logging.getLogger(__name__)
-
-NO_ASSIGNMENT_TIME = 0
 
 
 class Subscribed(NamedTuple):
@@ -94,14 +93,14 @@ class MembershipUpdate:
             subscriptions = subscriptions.copy()
             subscriptions.replace(counted, member)
             subscriptions.drop_unused_expressions()
-        epoch = group.epoch
-        if starts_epoch or group.must_check_metadata:
+        epoch = group.epochs.group_epoch
+        if starts_epoch or group.epochs.must_check_metadata:
             metadata_hash = self._topics.hash_of(subscriptions.topics())
-            if starts_epoch or metadata_hash != group.metadata_hash:
+            if starts_epoch or metadata_hash != group.epochs.metadata_hash:
                 epoch += 1
                 records.append(group_epoch(group.group_id, epoch, metadata_hash))
                 logger.info("Group %s: group epoch %d, by member %s", group.group_id, epoch, member.member_id)
-            group.on_metadata_checked(epoch)
+            group.epochs.on_metadata_checked(epoch)
             if group.has_partition_metadata_record:
                 records.append(partition_metadata_tombstone(group.group_id))
         return GroupChange(group, epoch, subscriptions, member, replaced_id)
@@ -151,17 +150,14 @@ class MembershipUpdate:
     def last_target(self, change: GroupChange) -> Target:
         """Return the current target of the changed member."""
         owner = change.member.member_id if change.replaced_id is None else change.replaced_id
-        return Target(change.group.assignment_epoch, change.group.target_of(owner), [])
+        return Target(change.group.epochs.assignment_epoch, change.group.target_of(owner), [])
 
     def _target(self, subscribed: Subscribed, now: Moment) -> Target:
         """Return the target of the member: a new one if the group has a new epoch, else the last one."""
         change = subscribed.change
         group = change.group
         interval_ms = self._settings.of_group(group.group_id).assignment_interval_ms
-        if group.assignment_epoch >= change.epoch or (
-            group.assignment_wall_ms != NO_ASSIGNMENT_TIME
-            and now.wall_ms < group.assignment_wall_ms + interval_ms
-        ):
+        if group.epochs.keeps_assignment(change.epoch, interval_ms, now.wall_ms):
             return self.last_target(change)
         assignor = group.preferred_assignor(subscribed.previous, change.member)
         return compute_target(change, assignor or self._settings.default_assignor, self._topics, now.wall_ms)

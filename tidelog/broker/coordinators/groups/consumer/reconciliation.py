@@ -16,12 +16,8 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.group import NOT_OWNED
-from tidelog.broker.coordinators.groups.consumer.member import (
-    AssignedPartitions,
-    ConsumerMember,
-    MemberState,
-    TargetPartitions,
-)
+from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 _NONE: Final[frozenset[int]] = frozenset()

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidelog.broker.coordinators.groups.consumer.member import (
-    AssignedPartitions,
-    ConsumerMember,
-    TargetPartitions,
-)
-from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
+from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember
+from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.protocol.coordinator_records.consumer_group import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -13,12 +13,7 @@ from typing import Final
 
 from tidelog.broker.coordinators.groups.consumer.conversion_port import GroupConversion
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
-from tidelog.broker.coordinators.groups.consumer.member import (
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-    MemberState,
-)
+from tidelog.broker.coordinators.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.records import (
     current_assignment,
     group_epoch,
@@ -28,8 +23,9 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKind
+from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.consumer_group_heartbeat import (
@@ -106,7 +102,7 @@ class MemberRemoval:
             regular_expression_tombstone(group.group_id, expression)
             for expression in subscriptions.drop_unused_expressions()
         ]
-        epoch = group.epoch + 1
+        epoch = group.epochs.group_epoch + 1
         metadata_hash = self._topics.hash_of(subscriptions.topics())
         records.append(group_epoch(group.group_id, epoch, metadata_hash))
         logger.info("Group %s: group epoch %d after the removal of %s", group.group_id, epoch, [*members])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.broker.coordinators.groups.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
-from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
+from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -32,7 +32,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
     """Apply a record with a value."""
     match record:
         case (_, ConsumerGroupMetadataValue() as value):
-            group.set_epoch(value.epoch, value.metadata_hash)
+            group.epochs.set_group_epoch(value.epoch, value.metadata_hash)
         case (
             ConsumerGroupMemberMetadataKey(member_id=member_id),
             ConsumerGroupMemberMetadataValue() as value,
@@ -40,7 +40,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             member = group.members.get(member_id) or ConsumerMember(member_id=member_id)
             group.update_member(member.with_metadata(value))
         case (_, ConsumerGroupTargetAssignmentMetadataValue() as value):
-            group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+            group.epochs.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         case (
             ConsumerGroupTargetAssignmentMemberKey(member_id=member_id),
             ConsumerGroupTargetAssignmentMemberValue() as value,
@@ -69,7 +69,7 @@ def replay_tombstone(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
         case ConsumerGroupMemberMetadataKey(member_id=member_id):
             group.remove_member(member_id)
         case ConsumerGroupTargetAssignmentMetadataKey():
-            group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
+            group.epochs.delete_assignment_epoch()
         case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
             group.set_target(member_id, None)
         case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):

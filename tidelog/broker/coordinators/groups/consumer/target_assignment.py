@@ -11,12 +11,13 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, MemberSpec
 from tidelog.broker.coordinators.groups.consumer.assignors.registry import ASSIGNORS
-from tidelog.broker.coordinators.groups.consumer.group import NO_TARGET, ConsumerGroup
-from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.records import target_assignment, target_assignment_epoch
 from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 
 logger = logging.getLogger(__name__)
 

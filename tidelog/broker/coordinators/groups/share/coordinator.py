@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from uuid import UUID
+from collections.abc import Set
 
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
 from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.config import ShareGroupSettings
+from tidelog.broker.coordinators.groups.share.description import describe_share_group
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.heartbeat import ShareHeartbeatCommand
 from tidelog.broker.coordinators.groups.share.initialization_times import InitializationTimes
 from tidelog.broker.coordinators.groups.share.lookup import ShareGroupLookup, ShareGroups
-from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.broker.coordinators.groups.share.offset_commands import ShareOffsetCommands
 from tidelog.broker.coordinators.groups.share.replay import (
     deletes_share_group,
@@ -21,17 +21,11 @@ from tidelog.broker.coordinators.groups.share.replay import (
     replay_share_value,
 )
 from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
-from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.coordinator_records.share_group import ShareGroupStatePartitionMetadataValue
 from tidelog.protocol.errors import KafkaError
-from tidelog.protocol.messages.share_group_describe import (
-    Assignment,
-    DescribedGroup,
-    Member,
-    TopicPartitions,
-)
+from tidelog.protocol.messages.share_group_describe import DescribedGroup
 from tidelog.protocol.steps import Steps
 
 
@@ -59,41 +53,8 @@ class ShareGroupCoordinator:
             group = self._lookup.existing(group_id, "Group")
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
-        members = []
-        for member in list(group.members.values()):
-            members.append(self._described(member))
-            yield None
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state.value,
-            group_epoch=group.epoch,
-            assignment_epoch=group.assignment_epoch,
-            assignor_name=self._settings.broker.group_share_assignors[0],
-            members=tuple(members),
-        )
-
-    def _described(self, member: ShareMember) -> Member:
-        return Member(
-            member_id=member.member_id,
-            rack_id=member.rack_id,
-            member_epoch=member.member_epoch,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
-            assignment=self._assignment(member.assigned),
-        )
-
-    def _assignment(self, partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
-        assigned = []
-        for topic_id, indexes in partitions.items():
-            topic = self._topics.by_id(topic_id)
-            if topic is not None:
-                assigned.append(
-                    TopicPartitions(
-                        topic_id=topic_id, topic_name=topic.name, partitions=tuple(sorted(indexes))
-                    )
-                )
-        return Assignment(topic_partitions=tuple(assigned))
+        assignor = self._settings.broker.group_share_assignors[0]
+        return (yield from describe_share_group(group, self._topics, assignor))
 
     # Events
 
@@ -101,7 +62,7 @@ class ShareGroupCoordinator:
         """Let the groups of changed topics check the metadata."""
         for group in self._groups.shares():
             if group.is_subscribed_to_any(names):
-                group.on_topics_changed()
+                group.epochs.on_topics_changed()
 
     def on_deadline(self, key: DeadlineKey) -> Writes:
         """Remove the member whose session has expired."""

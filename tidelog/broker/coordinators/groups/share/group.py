@@ -8,11 +8,10 @@ from enum import Enum
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
-from tidelog.broker.coordinators.groups.consumer.group import FIRST_EPOCH, NO_ASSIGNMENT_EPOCH, NO_TARGET
-from tidelog.broker.coordinators.groups.consumer.member import TargetPartitions
+from tidelog.broker.coordinators.groups.epochs import GroupEpochs
+from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions, existing_member
 from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
-from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class ShareGroupState(Enum):
@@ -29,16 +28,11 @@ class ShareGroup:
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
         self.memory = memory
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
-        self.assignment_wall_ms = 0
+        self.epochs = GroupEpochs()
         self.members: dict[str, ShareMember] = {}
         self.target: dict[str, TargetPartitions] = {}
         self.state_partitions = StatePartitions()
         self._subscribers: Counter[str] = Counter()
-        self._metadata_changed = True
-        self._checked_epoch = 0
         self._has_unassigned: bool | None = None
         """What `has_unassigned_initialized_partitions` returns; None after a change of what it depends on."""
 
@@ -54,44 +48,16 @@ class ShareGroup:
         """The state of the group."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
-    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Set the group epoch, and the hash of the metadata of the topics at it."""
-        self.epoch = epoch
-        self.metadata_hash = metadata_hash
-
-    def set_assignment_epoch(self, epoch: int, wall_ms: int) -> None:
-        """Set the epoch of the target assignment, and the time at which it was computed."""
-        self.assignment_epoch = epoch
-        self.assignment_wall_ms = wall_ms
-
     def set_state_partitions(self, partitions: StatePartitions) -> None:
         """Set the partitions whose state is initialized or changing."""
         self.state_partitions = partitions
         self._has_unassigned = None
 
-    def on_topics_changed(self) -> None:
-        """Let the next heartbeat compare the metadata of the topics."""
-        self._metadata_changed = True
-
-    @property
-    def must_check_metadata(self) -> bool:
-        """Whether the metadata of the topics may have changed since it was checked."""
-        return self._metadata_changed or self.epoch < self._checked_epoch
-
-    def on_metadata_checked(self, epoch: int) -> None:
-        """Note that the metadata of the topics is that of the group epoch `epoch`."""
-        self._metadata_changed = False
-        self._checked_epoch = epoch
-
     # Members
 
     def member(self, member_id: str) -> ShareMember:
         """Return a member. Raise UNKNOWN_MEMBER_ID if there is none with this id."""
-        member = self.members.get(member_id)
-        if member is None:
-            text = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-        return member
+        return existing_member(self.members, member_id, self.group_id)
 
     def update_member(self, member: ShareMember) -> None:
         """Add a member, or replace the one with its id."""

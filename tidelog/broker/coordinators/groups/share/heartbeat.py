@@ -17,14 +17,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member import Client
-from tidelog.broker.coordinators.groups.consumer.member import LEAVE_EPOCH, TargetPartitions
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH, LEAVE_EPOCH
+from tidelog.broker.coordinators.groups.members import TargetPartitions, check_room
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.groups.share.config import ShareGroupSettings
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.initialization_times import InitializationTimes
@@ -58,9 +59,6 @@ from tidelog.protocol.messages.share_group_heartbeat import (
 from tidelog.protocol.messages.share_group_heartbeat import TopicPartitions as AssignedTopic
 
 logger = logging.getLogger(__name__)
-
-JOIN_EPOCH: Final = 0
-_NO_ASSIGNMENT_TIME: Final = 0
 
 
 class ShareHeartbeatReply(NamedTuple):
@@ -109,7 +107,7 @@ class ShareHeartbeatCommand:
             return self._leave(request)
         is_join = request.member_epoch == JOIN_EPOCH
         group = self._lookup.to_join(request.group_id) if is_join else self._lookup.existing(request.group_id)
-        self._check_room(group, request.member_id)
+        check_room(group.members, request.member_id, self._settings.broker.group_share_max_size, "share")
         previous = self._member(group, request)
         member = _updated(previous, client, request)
         if member.size_bytes > previous.size_bytes or request.member_id not in group.members:
@@ -134,12 +132,6 @@ class ShareHeartbeatCommand:
 
     # Members
 
-    def _check_room(self, group: ShareGroup, member_id: str) -> None:
-        limit = self._settings.broker.group_share_max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            text = f"The share group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
-
     def _member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
         """Return the member before the heartbeat; a new one if it joins."""
         if request.member_epoch == JOIN_EPOCH:
@@ -160,7 +152,7 @@ class ShareHeartbeatCommand:
         """Return the records that remove a member, which starts a new group epoch."""
         self._timers.cancel(group.group_id, member.member_id)
         metadata_hash = self._topics.hash_of(group.subscribers_after(member, None))
-        epoch = group.epoch + 1
+        epoch = group.epochs.group_epoch + 1
         logger.info("Group %s: group epoch %d after the removal of a member", group.group_id, epoch)
         return Writes(
             (
@@ -182,18 +174,18 @@ class ShareHeartbeatCommand:
         if previous != member:
             records.append(member_metadata(group.group_id, member))
         starts_epoch = previous.subscribed_topic_names != member.subscribed_topic_names
-        if group.assignment_epoch >= group.epoch:
+        if group.epochs.assignment_epoch >= group.epochs.group_epoch:
             starts_epoch = starts_epoch or group.has_unassigned_initialized_partitions()
         topics = frozenset(group.subscribers_after(group.members.get(member.member_id), member))
-        epoch = group.epoch
-        if starts_epoch or group.must_check_metadata:
+        epoch = group.epochs.group_epoch
+        if starts_epoch or group.epochs.must_check_metadata:
             metadata_hash = self._topics.hash_of(topics)
-            starts_epoch = starts_epoch or metadata_hash != group.metadata_hash
+            starts_epoch = starts_epoch or metadata_hash != group.epochs.metadata_hash
             if starts_epoch:
                 epoch += 1
                 records.append(group_epoch(group.group_id, epoch, metadata_hash))
                 logger.info("Group %s: group epoch %d, by member %s", group.group_id, epoch, member.member_id)
-            group.on_metadata_checked(epoch)
+            group.epochs.on_metadata_checked(epoch)
         return _Change(group, epoch, topics, member, starts_epoch)
 
     def _target(
@@ -202,11 +194,8 @@ class ShareHeartbeatCommand:
         """Return epoch and target of the member: new ones if the group has a new epoch, else the last."""
         group, member = change.group, change.member
         interval_ms = self._settings.of_group(group.group_id).assignment_interval_ms
-        if group.assignment_epoch >= change.epoch or (
-            group.assignment_wall_ms != _NO_ASSIGNMENT_TIME
-            and now.wall_ms < group.assignment_wall_ms + interval_ms
-        ):
-            return group.assignment_epoch, group.target_of(member.member_id)
+        if group.epochs.keeps_assignment(change.epoch, interval_ms, now.wall_ms):
+            return group.epochs.assignment_epoch, group.target_of(member.member_id)
         members = {**group.members, member.member_id: member}
         targets = assign(
             {

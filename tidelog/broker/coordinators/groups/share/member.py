@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.consumer.member import LEAVE_EPOCH, MemberState, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.member import MemberState
+from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 from tidelog.protocol.coordinator_records.share_group import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,

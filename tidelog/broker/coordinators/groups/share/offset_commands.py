@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.heartbeat import initial_states
 from tidelog.broker.coordinators.groups.share.initialization_times import InitializationTimes
@@ -117,7 +117,7 @@ class ShareOffsetCommands:
             return Outcome(OffsetAlteration(results, []))
         changed = group.state_partitions.begin_initialization(partitions)
         self._times.begin(group.group_id, partitions, now.monotonic_ms)
-        states = initial_states(group.group_id, group.epoch, partitions, offsets)
+        states = initial_states(group.group_id, group.epochs.group_epoch, partitions, offsets)
         return Outcome(OffsetAlteration(results, states), _writes(group, changed))
 
     def _alter_topic(

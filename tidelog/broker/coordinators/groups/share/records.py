@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidelog.broker.coordinators.groups.consumer.member import TargetPartitions
+from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
-from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
 from tidelog.protocol.coordinator_records.share_group import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.broker.coordinators.groups.consumer.group import NO_ASSIGNMENT_EPOCH
+from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.member import ShareMember, partitions_of
 from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
-from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
 from tidelog.protocol.coordinator_records.share_group import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -32,12 +31,12 @@ def replay_share_value(group: ShareGroup, record: ShareGroupRecord) -> None:
     """Apply a record with a value."""
     match record:
         case (_, ShareGroupMetadataValue() as value):
-            group.set_epoch(value.epoch, value.metadata_hash)
+            group.epochs.set_group_epoch(value.epoch, value.metadata_hash)
         case (ShareGroupMemberMetadataKey(member_id=member_id), ShareGroupMemberMetadataValue() as value):
             member = group.members.get(member_id) or ShareMember(member_id=member_id)
             group.update_member(member.with_metadata(value))
         case (_, ShareGroupTargetAssignmentMetadataValue() as value):
-            group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+            group.epochs.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         case (
             ShareGroupTargetAssignmentMemberKey(member_id=member_id),
             ShareGroupTargetAssignmentMemberValue() as value,
@@ -59,7 +58,7 @@ def replay_share_tombstone(group: ShareGroup, record: ShareGroupRecord) -> None:
         case ShareGroupMemberMetadataKey(member_id=member_id):
             group.remove_member(member_id)
         case ShareGroupTargetAssignmentMetadataKey():
-            group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
+            group.epochs.delete_assignment_epoch()
         case ShareGroupTargetAssignmentMemberKey(member_id=member_id):
             group.set_target(member_id, None)
         case ShareGroupCurrentMemberAssignmentKey(member_id=member_id):

@@ -61,7 +61,11 @@ def test_the_first_member_gets_all_partitions_in_epoch_2_and_the_group_is_stable
     assert (response.member_epoch, response.heartbeat_interval_ms) == (2, 5_000)
     assert member.indexes() == [0, 1, 2, 3]
     group = group_of(coordinator)
-    assert (group.epoch, group.assignment_epoch, group.state) == (2, 2, ConsumerGroupState.STABLE)
+    assert (group.epochs.group_epoch, group.epochs.assignment_epoch, group.state) == (
+        2,
+        2,
+        ConsumerGroupState.STABLE,
+    )
     assert member.heartbeat(coordinator).assignment is None, "an unchanged assignment is not sent"
 
 
@@ -181,10 +185,10 @@ def test_a_static_member_that_left_for_a_while_gets_its_partitions_back(
     before = static.indexes()
     static.leave(coordinator, LEAVE_FOR_A_WHILE)
     other.heartbeat(coordinator)
-    epoch = group_of(coordinator).epoch
+    epoch = group_of(coordinator).epochs.group_epoch
     back = MemberClient("z", instance_id="i")
     back.heartbeat(coordinator)
-    assert (back.indexes(), group_of(coordinator).epoch) == (before, epoch)
+    assert (back.indexes(), group_of(coordinator).epochs.group_epoch) == (before, epoch)
     assert set(group_of(coordinator).members) == {"z", "b"}
 
 
@@ -277,10 +281,14 @@ def test_assignments_are_at_least_the_interval_apart() -> None:
     first.heartbeat(coordinator)
     second.heartbeat(coordinator)
     group = group_of(coordinator)
-    assert (group.epoch, group.assignment_epoch, group.state) == (3, 2, ConsumerGroupState.ASSIGNING)
+    assert (group.epochs.group_epoch, group.epochs.assignment_epoch, group.state) == (
+        3,
+        2,
+        ConsumerGroupState.ASSIGNING,
+    )
     coordinator.pass_time(1_000)
     second.heartbeat(coordinator)
-    assert group_of(coordinator).assignment_epoch == 3
+    assert group_of(coordinator).epochs.assignment_epoch == 3
 
 
 def test_a_member_whose_session_expires_is_removed(coordinator: GroupCoordinatorFixture) -> None:
@@ -301,7 +309,7 @@ def test_two_members_whose_sessions_expire_together_are_both_removed(
     coordinator.pass_time(SESSION_MS)
     group = group_of(coordinator)
     assert group.is_empty
-    assert group.epoch == 5, "each removal has its own epoch"
+    assert group.epochs.group_epoch == 5, "each removal has its own epoch"
 
 
 def test_a_member_that_does_not_revoke_in_its_rebalance_timeout_is_removed(
@@ -342,11 +350,11 @@ def test_another_coordinator_continues_from_the_log(coordinator: GroupCoordinato
     first.heartbeat(coordinator)
     other = coordinator.reload()
     left, right = group_of(coordinator), group_of(other)
-    assert (left.members, left.target, left.epoch, left.metadata_hash) == (
+    assert (left.members, left.target, left.epochs.group_epoch, left.epochs.metadata_hash) == (
         right.members,
         right.target,
-        right.epoch,
-        right.metadata_hash,
+        right.epochs.group_epoch,
+        right.epochs.metadata_hash,
     )
     for member in (first, second, first, second):
         member.heartbeat(other)

@@ -182,8 +182,10 @@ def test_a_new_coordinator_has_the_same_group(coordinator: GroupCoordinatorFixtu
     first.join_and_initialize(coordinator)
     second.heartbeat(coordinator)
     other = coordinator.reload()
-    for name in ("epoch", "metadata_hash", "assignment_epoch", "members", "target", "state_partitions"):
+    for name in ("members", "target", "state_partitions"):
         assert getattr(group_of(other), name) == getattr(group_of(coordinator), name)
+    for name in ("group_epoch", "metadata_hash", "assignment_epoch", "assignment_wall_ms"):
+        assert getattr(group_of(other).epochs, name) == getattr(group_of(coordinator).epochs, name)
     description = run_steps(other.coordinator.shares.describe("g"))
     assert description == run_steps(coordinator.coordinator.shares.describe("g"))
     second.heartbeat(other)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-TargetPartitions: TypeAlias = Mapping[UUID, frozenset[int]]
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 
 class MemberSpec(NamedTuple):

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 
 def assign_ranges(group: GroupSpec) -> Mapping[str, TargetPartitions]:

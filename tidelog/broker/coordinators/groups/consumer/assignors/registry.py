@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import (
-    Assignor,
-    GroupSpec,
-    TargetPartitions,
-)
+from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import Assignor, GroupSpec
 from tidelog.broker.coordinators.groups.consumer.assignors.range_assignor import assign_ranges
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_heterogeneous import assign_heterogeneous
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_homogeneous import assign_homogeneous
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 
 def assign_uniformly(group: GroupSpec) -> Mapping[str, TargetPartitions]:

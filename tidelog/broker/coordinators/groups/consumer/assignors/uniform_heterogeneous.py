@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 ROUNDS_MAX: Final = 16
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 
 class _Room(NamedTuple):

@@ -8,12 +8,9 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import (
-    GroupSpec,
-    MemberSpec,
-    TargetPartitions,
-)
+from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, MemberSpec
 from tidelog.broker.coordinators.groups.consumer.assignors.registry import ASSIGNORS
+from tidelog.broker.coordinators.groups.members import TargetPartitions
 
 T, U, V = UUID(int=1), UUID(int=2), UUID(int=3)
 

@@ -20,11 +20,14 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.group import Group
-from tidelog.broker.coordinators.groups.consumer_group_records import (
+from tidelog.broker.coordinators.groups.records.consumer_group_records import (
     CONSUMER_GROUP_RECORDS,
     ConsumerGroupRecord,
 )
-from tidelog.broker.coordinators.groups.share_group_records import SHARE_GROUP_RECORDS, ShareGroupRecord
+from tidelog.broker.coordinators.groups.records.share_group_records import (
+    SHARE_GROUP_RECORDS,
+    ShareGroupRecord,
+)
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.coordinator_records.group_metadata import (

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.broker.coordinators.groups.typed_records import TypedRecords
+from tidelog.broker.coordinators.groups.records.typed_records import TypedRecords
 from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

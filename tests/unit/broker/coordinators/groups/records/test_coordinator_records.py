@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.groups.records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     GroupMetadataRecord,
     OffsetCommitRecord,
