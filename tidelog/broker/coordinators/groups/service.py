@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TypeAlias, TypeVar
 from uuid import UUID
 
@@ -303,7 +304,8 @@ class GroupService:
         The states of share groups are deleted first: without the group, nothing would delete them.
         """
         group_ids = list(group_ids)
-        errors = await self.share_groups.delete_states_of_groups(group_ids)
+        are_share_groups = await self._slices.complete(map_items(self.share_groups.exists, group_ids))
+        errors = await self.share_groups.delete_states_of_groups(compress(group_ids, are_share_groups))
         deletions = await self._slices.complete(
             map_items(self._begin_deletion, [each for each in group_ids if each not in errors])
         )

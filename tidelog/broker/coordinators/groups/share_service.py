@@ -176,6 +176,14 @@ class ShareGroupService:
         ]
         return DeleteShareGroupOffsetsResponse(responses=(*deletion.errors, *results))
 
+    def exists(self, group_id: str) -> bool:
+        """Return whether this node coordinates a share group with the id."""
+        try:
+            shard = self._shards.active_shard(group_id)
+        except KafkaError:
+            return False
+        return shard.coordinator.shares.offsets.exists(group_id)
+
     async def delete_states_of_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
         """Delete all states of share groups without members. Return the groups with an error."""
         errors = {}

@@ -184,6 +184,10 @@ class ShareOffsetCommands:
         writes = _writes(group, current.begin_deletion(names)) if names else NO_WRITES
         return Outcome(OffsetDeletion(errors, names, states), writes)
 
+    def exists(self, group_id: str) -> bool:
+        """Return whether there is a share group with the id."""
+        return self._groups.share(group_id) is not None
+
     def begin_deletion_of_all(self, group_id: str) -> Outcome[list[SharePartitionKey]]:
         """Begin to delete all states of a group without members; there are none for another group."""
         group = self._groups.share(group_id)
