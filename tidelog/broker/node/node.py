@@ -43,7 +43,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import Randomness
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.descriptor_budget import raise_open_file_limit, reserve_descriptor_table
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
@@ -93,7 +93,6 @@ class BrokerNode:
         are then undone, and open logs are closed cleanly, so that the next start needs no recovery.
         """
         raise_open_file_limit()
-        reserve_descriptor_table()
         stages = Stages()
         async with stages.undo_on_failure():
             context = await _create_context(config, ports or system_ports(), cluster_id, failure, stages)

@@ -18,6 +18,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.base.version import package_version
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit, reserve_descriptor_table
 from tidelog.broker.node.garbage_collection import GarbageCollection
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
@@ -86,6 +87,8 @@ async def _start(
 ) -> BrokerNode | None:
     """Return the started node; None if one of `end_tasks` ends first: a start may wait for a quorum."""
     cluster_id = os.environ.get(CLUSTER_ID_VARIABLE)
+    raise_open_file_limit()
+    reserve_descriptor_table()
     start_task = asyncio.get_running_loop().create_task(
         BrokerNode.start(config, cluster_id=cluster_id, failure=failure)
     )
