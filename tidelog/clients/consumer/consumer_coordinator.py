@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from tidelog.clients.consumer.group_ports import GroupPorts
+from tidelog.clients.consumer.owned_partitions import OwnedPartitions
 from tidelog.clients.groups.assignors import Assignment, RebalanceProtocol
 from tidelog.clients.groups.assignors.cooperative_sticky import ownership_change
 from tidelog.clients.groups.assignors.protocol import decode_assignment
@@ -24,7 +25,7 @@ from tidelog.clients.groups.group_assignment import (
 )
 from tidelog.clients.groups.heartbeater import Heartbeater
 from tidelog.clients.groups.membership import Membership, MemberState, Step
-from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, await_result
+from tidelog.clients.groups.rebalance_listener import RebalanceListener
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -50,7 +51,7 @@ class ConsumerCoordinator:
         self._ports = ports
         self._strategies = tuple(config.partition_assignment_strategy)
         self._protocol = rebalance_protocol(self._strategies)
-        self._listener: RebalanceListener = NoListener()
+        self._owned = OwnedPartitions(ports.assigned)
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] | None = None
         self._last_assigned: tuple[TopicPartition, ...] | None = None
@@ -68,7 +69,7 @@ class ConsumerCoordinator:
 
     def set_listener(self, listener: RebalanceListener | None) -> None:
         """Call this listener from now on; None for no listener."""
-        self._listener = NoListener() if listener is None else listener
+        self._owned.set_listener(listener)
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Subscribe to these topics; the next `advance` joins the group."""
@@ -111,7 +112,7 @@ class ConsumerCoordinator:
         try:
             if self.membership.state is MemberState.STABLE:
                 await self._ports.committer.auto_commit_now(deadline_ms)
-            await self._revoke(self._ports.assigned.topic_partitions, lost=self.membership.lost_partitions)
+            await self._owned.revoke(self._owned.partitions, lost=self.membership.lost_partitions)
         finally:
             await self._heartbeater.close()
             if self.membership.leaves_on_close:
@@ -125,33 +126,18 @@ class ConsumerCoordinator:
         """Revoke the partitions that have to be revoked before a join."""
         membership = self.membership
         if membership.lost_partitions:
-            await self._revoke(self._ports.assigned.topic_partitions, lost=True)
+            await self._owned.revoke(self._owned.partitions, lost=True)
             membership.on_lost_partitions_revoked()
             return
         if membership.state is MemberState.STABLE:
             deadline_ms = self._ports.client.now_ms() + self._ports.config.request_timeout_ms
             await self._ports.committer.auto_commit_now(deadline_ms)
         if self._protocol is RebalanceProtocol.EAGER:
-            await self._revoke(self._ports.assigned.topic_partitions, lost=False)
+            await self._owned.revoke(self._owned.partitions, lost=False)
         else:
             topics = self._topics or frozenset()
-            unsubscribed = [tp for tp in self._ports.assigned.topic_partitions if tp.topic not in topics]
-            await self._revoke(unsubscribed, lost=False)
-
-    async def _revoke(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        if not partitions:
-            return
-        revoked = set(partitions)
-        try:
-            if lost:
-                # As in Kafka's client, also for listeners that do not inherit from RebalanceListener.
-                on_revoked = self._listener.on_partitions_revoked
-                on_lost = getattr(self._listener, "on_partitions_lost", on_revoked)
-                await await_result(on_lost(partitions))
-            else:
-                await await_result(self._listener.on_partitions_revoked(partitions))
-        finally:
-            self._ports.assigned.set(tp for tp in self._ports.assigned.topic_partitions if tp not in revoked)
+            unsubscribed = [tp for tp in self._owned.partitions if tp.topic not in topics]
+            await self._owned.revoke(unsubscribed, lost=False)
 
     # --- joining (in its own task) --------------------------------------------------------
 
@@ -206,7 +192,7 @@ class ConsumerCoordinator:
         protocols = subscriptions(
             self._strategies,
             self._topics or (),
-            self._ports.assigned.topic_partitions,
+            self._owned.partitions,
             self._last_assigned,
             membership.generation,
             self._ports.config.client_rack,
@@ -264,19 +250,19 @@ class ConsumerCoordinator:
         self._last_assigned = assignment.partitions
         self.membership.on_assignment_applied()
         self._heartbeater.wake()
-        change = ownership_change(self._ports.assigned.topic_partitions, assignment.partitions)
+        change = ownership_change(self._owned.partitions, assignment.partitions)
         try:
             if change.revoked:
-                await self._revoke(change.revoked, lost=False)
+                await self._owned.revoke(change.revoked, lost=False)
         finally:
             # Also after an error of the listener: no other member reads these partitions.
-            self._ports.assigned.set(assignment.partitions)
+            self._owned.assign(assignment.partitions)
             if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
                 self.membership.request_join("revoked partitions need a new owner")
             if self._joined_topics != self._topics:
                 self.membership.request_join("subscription has changed")
             self._ports.on_change()
-            await await_result(self._listener.on_partitions_assigned(change.added))
+            await self._owned.on_assigned(change.added)
 
     def _on_metadata(self) -> None:
         """Join again, as the leader, if topics of the group were created, deleted or extended."""

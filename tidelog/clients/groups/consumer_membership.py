@@ -86,6 +86,11 @@ class ConsumerMembership:
         return self.state is MemberState.MEMBER
 
     @property
+    def sends_heartbeats(self) -> bool:
+        """Whether the member joins or is in the group."""
+        return self.state in (MemberState.JOINING, MemberState.MEMBER)
+
+    @property
     def may_commit(self) -> bool:
         """Whether the member has an epoch."""
         return self.is_member
@@ -148,7 +153,7 @@ class ConsumerMembership:
         After any other error than fencing the state is FATAL, and the error is raised.
         """
         code = known_code(response.error_code)
-        if self.state not in (MemberState.JOINING, MemberState.MEMBER):
+        if not self.sends_heartbeats:
             return  # the member has left meanwhile
         if code is ErrorCode.NONE:
             self.state = MemberState.MEMBER

@@ -48,12 +48,18 @@ class ShareMembership:
         self._rack = rack
         self._interval_ms = _FIRST_INTERVAL_MS
         self._next_ms = 0
-        self._sent_topics: frozenset[str] | None = None
+        self._received_topics: frozenset[str] | None = None
+        self._sent_topics: frozenset[str] = frozenset()
 
     @property
     def is_member(self) -> bool:
         """Whether the coordinator knows the member."""
         return self.state is MemberState.MEMBER
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        """Whether the member joins or is in the group."""
+        return self.state in (MemberState.JOINING, MemberState.MEMBER)
 
     def request_heartbeat(self) -> None:
         """Send the next heartbeat at once."""
@@ -73,8 +79,9 @@ class ShareMembership:
         """Return the next heartbeat; it has the topics if they have changed, or may not have arrived."""
         self._next_ms = now_ms + self._interval_ms
         is_join = self.state is MemberState.JOINING
-        has_changed = is_join or topics != self._sent_topics
-        self._sent_topics = None
+        has_changed = is_join or topics != self._received_topics
+        # Until there is a response, it is unknown what the coordinator has received.
+        self._received_topics, self._sent_topics = None, topics
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -83,20 +90,20 @@ class ShareMembership:
             subscribed_topic_names=tuple(sorted(topics)) if has_changed else None,
         )
 
-    def on_response(self, response: ShareGroupHeartbeatResponse, topics: frozenset[str], now_ms: int) -> None:
-        """Act on the response to a heartbeat with these topics.
+    def on_response(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
+        """Act on the response to the last heartbeat.
 
         Raise KafkaError for an error; after one that is not retriable the state is FATAL.
         """
         code = known_code(response.error_code)
-        if self.state not in (MemberState.JOINING, MemberState.MEMBER):
+        if not self.sends_heartbeats:
             return  # the member has left meanwhile
         if code is ErrorCode.NONE:
             self.state = MemberState.MEMBER
             self._epoch = response.member_epoch
             self._interval_ms = response.heartbeat_interval_ms
             self._next_ms = min(self._next_ms, now_ms + self._interval_ms)
-            self._sent_topics = topics
+            self._received_topics = self._sent_topics
             if response.assignment is not None:
                 self.assigned = {
                     topic.topic_id: tuple(sorted(topic.partitions))
@@ -125,4 +132,4 @@ class ShareMembership:
         self.state = state
         self._epoch = JOIN_EPOCH
         self.assigned = {}
-        self._sent_topics = None
+        self._received_topics = None

@@ -29,7 +29,7 @@ def response(epoch: int = 3, partitions: tuple[int, ...] | None = (1, 0)) -> Sha
 def joined() -> ShareMembership:
     membership = ShareMembership("g", "m", "rack")
     membership.request(TOPICS, 0)
-    membership.on_response(response(), TOPICS, 0)
+    membership.on_response(response(), 0)
     return membership
 
 
@@ -37,7 +37,7 @@ def test_a_member_joins_with_its_topics_and_then_sends_only_changes() -> None:
     membership = ShareMembership("g", "m", "rack")
     join = membership.request(TOPICS, 0)
     assert (join.member_epoch, join.subscribed_topic_names, join.rack_id) == (0, ("t",), "rack")
-    membership.on_response(response(), TOPICS, 0)
+    membership.on_response(response(), 0)
     assert membership.is_member and membership.assigned == {TOPIC_ID: (0, 1)}
     assert membership.next_heartbeat_ms(400) == 600
     heartbeat = membership.request(TOPICS, 1000)
@@ -52,14 +52,14 @@ def test_topics_are_sent_again_after_a_lost_response() -> None:
 
 def test_a_response_without_an_assignment_keeps_the_last_one() -> None:
     membership = joined()
-    membership.on_response(response(4, None), TOPICS, 1000)
+    membership.on_response(response(4, None), 1000)
     assert membership.assigned == {TOPIC_ID: (0, 1)}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_a_fenced_member_joins_again(code: ErrorCode) -> None:
     membership = joined()
-    membership.on_response(ShareGroupHeartbeatResponse(error_code=code), TOPICS, 1000)
+    membership.on_response(ShareGroupHeartbeatResponse(error_code=code), 1000)
     assert membership.state is MemberState.JOINING and membership.assigned == {}
     assert membership.request(TOPICS, 1000).member_epoch == 0
 
@@ -68,7 +68,7 @@ def test_an_error_that_is_not_retriable_is_final() -> None:
     membership = joined()
     with pytest.raises(KafkaError, match="share group 'g'"):
         membership.on_response(
-            ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), TOPICS, 0
+            ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), 0
         )
     assert membership.state is MemberState.FATAL
 
