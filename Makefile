@@ -114,7 +114,7 @@ test-kafka-tools: $(STAMP) ## test Apache Kafka's tools and brokers with Tidelog
 # Compares Spark's own Kafka source with Tidelog's. Its jars stay in the cache; the versions are in the pom.
 SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
 
-.cache/spark-kafka: reference_software/spark_kafka/pom.xml
+.cache/spark-kafka: tests/reference_software/spark_kafka/pom.xml
 	rm -rf $@
 	mvn -q -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	@touch $@

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from reference_software.environment import python_environment
+from tests.reference_software.environment import python_environment
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S: Final = 30.0

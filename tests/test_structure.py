@@ -21,6 +21,9 @@ ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
 FILES_OF_A_FOLDER_MAX = 35
 
+REFERENCE_SOFTWARE = "tests.reference_software"
+"""How to start Apache Kafka: shared by tests and benchmarks."""
+
 FOLDERS_WITH_A_FILE_FOR_EACH_API = {"tidelog.broker.api.handlers", "tidelog.protocol.messages"}
 
 PARAMETER_EXCEPTIONS: dict[str, int] = {}
@@ -192,26 +195,31 @@ def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) 
     assert trivial == []
 
 
-def test_benchmarks_do_not_import_tests() -> None:
-    assert importers("benchmarks", of="tests") == []
+def test_benchmarks_import_only_the_reference_software_of_tests() -> None:
+    others = [each for each in imports_of("tests", "benchmarks") if f" {REFERENCE_SOFTWARE}" not in each]
+    assert others == []
 
 
 def test_only_the_tests_of_benchmarks_import_them() -> None:
     allowed = "tests/unit/benchmarks/"
-    assert [name for name in importers("tests", of="benchmarks") if not name.startswith(allowed)] == []
+    assert [each for each in imports_of("benchmarks", "tests") if not each.startswith(allowed)] == []
 
 
-def test_reference_software_imports_neither_tests_nor_benchmarks() -> None:
-    assert importers("reference_software", of="tests") == []
-    assert importers("reference_software", of="benchmarks") == []
+def test_reference_software_imports_neither_other_tests_nor_benchmarks() -> None:
+    folder = REFERENCE_SOFTWARE.replace(".", "/")
+    others = [each for each in imports_of("tests", folder) if f" {REFERENCE_SOFTWARE}" not in each]
+    assert others == []
+    assert imports_of("benchmarks", folder) == []
 
 
-def importers(folder: str, *, of: str) -> list[str]:
-    """Return the files in `folder` that import the top-level package `of`."""
+def imports_of(package: str, folder: str) -> list[str]:
+    """Return the imports of modules of the top-level `package` in `folder`, each with its file."""
     return [
-        str(path.relative_to(ROOT))
-        for path, tree in trees_of_files_with(of, folder)
-        if any(name.partition(".")[0] == of for node in ast.walk(tree) for name in absolute_imports(node))
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, tree in trees_of_files_with(package, folder)
+        for node in ast.walk(tree)
+        for name in absolute_imports(node)
+        if name.partition(".")[0] == package
     ]
 
 

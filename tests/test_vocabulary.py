@@ -60,7 +60,7 @@ NOT_NAMES_OF_OBJECTS_IN_TESTS = {
 def test_the_vocabulary_of_the_field_is_used() -> None:
     violations = {
         str(path.relative_to(ROOT)): words
-        for folder in ("tidelog", "pyspark_tidelog", "tests", "benchmarks", "reference_software", "docker")
+        for folder in ("tidelog", "pyspark_tidelog", "tests", "benchmarks", "docker")
         for path in sorted((ROOT / folder).rglob("*.py"))
         # Most files have no such word anywhere, and reading the tokens of all files takes seconds.
         if path != Path(__file__) and BANNED.search(path.read_text())

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.processes import KIBIBYTE, BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
-from reference_software.kafka_programs import Engine, Programs
+from tests.reference_software.kafka_programs import Engine, Programs
 from tidelog.local_cluster.ports import free_ports
 from tidelog.security.certificate_authority import Authority
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.kafka.case import Better, Case, Effort, Growth, Metric, TargetOf
-from reference_software.kafka_programs import Engine
+from tests.reference_software.kafka_programs import Engine
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
 ROOT: Final = RESULTS.parent.parent

@@ -22,7 +22,7 @@ from benchmarks.kafka.noise import NOISY_FROM, NoiseMeter
 from benchmarks.kafka.results import Report, Row
 from benchmarks.kafka.warm_up import warm_up
 from benchmarks.processes import BenchmarkError
-from reference_software.kafka_programs import Engine
+from tests.reference_software.kafka_programs import Engine
 
 START_S: Final = {Engine.KAFKA: 6.0, Engine.TIDELOG: 2.0}
 """The expected seconds for formatting and starting one node."""

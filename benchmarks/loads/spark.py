@@ -25,7 +25,7 @@ from benchmarks.loads.options import main
 from benchmarks.loads.pipelined import ask, connect
 from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
-from reference_software.spark_kafka import spark_kafka_jars
+from tests.reference_software.spark_kafka import spark_kafka_jars
 from tidelog.protocol.record import BatchBuilder
 from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 

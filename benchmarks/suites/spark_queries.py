@@ -19,7 +19,7 @@ from benchmarks.figures import Compared, Figure
 from benchmarks.processes import run_load
 from benchmarks.suites.effort import MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
 from benchmarks.tiered_broker import SEGMENT_BYTES, TIERED, TieredBroker, directory_store, tiered_broker
-from reference_software.spark_kafka import VARIABLE, spark_kafka_jars
+from tests.reference_software.spark_kafka import VARIABLE, spark_kafka_jars
 
 PARTITIONS: Final = 4
 PARTITION_BYTES: Final = 96 * MEBIBYTE

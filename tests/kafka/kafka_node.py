@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reference_software.kafka_programs import WITHIN_S, Engine, Programs
+from tests.reference_software.kafka_programs import WITHIN_S, Engine, Programs
 from tidelog.local_cluster.ports import free_ports
 
 METADATA_LOG = "__cluster_metadata-0"

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from reference_software.spark_kafka import spark_kafka_jars
+from tests.reference_software.spark_kafka import spark_kafka_jars
 from tests.support.spark.local_spark import local_spark
 from tests.support.spark.streams import QUERY_TIMEOUT_S
 from tests.support.spark.topics import create_topic, numbered_records, produce, varied_records

@@ -23,7 +23,7 @@ from benchmarks.kafka.suites.compaction import checkpoint_offset
 from benchmarks.kafka.table import show, values_text
 from benchmarks.loads.keyed import record_keys
 from benchmarks.processes import BenchmarkError, tree_cpu_seconds
-from reference_software.kafka_programs import Engine
+from tests.reference_software.kafka_programs import Engine
 
 PRODUCED = """\
 [2026-11-22 21:37:08,490] WARN something (org.apache.kafka.Some)

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from reference_software.environment import python_environment
+from tests.reference_software.environment import python_environment
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 WITHIN_S: Final = 90.0
