@@ -10,7 +10,7 @@ from tidelog.broker.tier.settings import log_manager_settings
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.config import manager_settings as configured_manager_settings
 from tidelog.remote.objects.config import parse
-from tidelog.remote.objects.manager import ManagerSettings
+from tidelog.remote.objects.manager_settings import ManagerSettings
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
 _DEFAULTS = log_manager_settings(BrokerConfig({"node.id": "1"}))

@@ -17,9 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-
 from tidelog.base.config_definition import (
     ConfigDefinition,
     ConfigError,
@@ -32,11 +29,11 @@ from tidelog.base.config_definition import (
 from tidelog.remote.objects.chunks.cache import ChunkCache
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.storage import ChunkStorage, DiskStorage, MemoryStorage
+from tidelog.remote.objects.key_files import key_file_names, key_ring
 from tidelog.remote.objects.layout.custom_metadata import CustomField
-from tidelog.remote.objects.layout.encryption import KeyPair, KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys
-from tidelog.remote.objects.layout.rsa_oaep import MODULUS_BITS_MIN
-from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.manager import ObjectStorageManager
+from tidelog.remote.objects.manager_settings import ManagerSettings
 from tidelog.remote.objects.mounts import MOUNTS, open_mounts
 from tidelog.remote.objects.stores.activity import ObservedStore, StoreActivity
 from tidelog.remote.objects.stores.backends import object_store, reports_requests
@@ -51,7 +48,6 @@ _INT_MAX: Final = 2**31 - 1
 _STORAGE: Final = "storage."
 _CHUNKS, _MANIFESTS, _INDEXES = "fetch.chunk.cache.", "fetch.manifest.cache.", "fetch.indexes.cache."
 _OLD_MANIFESTS: Final = "segment.manifest.cache."
-_KEY_PAIRS: Final = "encryption.key.pairs."
 _THREADS_MIN: Final = 8
 """Threads mostly wait for the network, so a machine with few cores needs more threads than cores."""
 _CACHE_CLASSES: Final = {
@@ -286,7 +282,7 @@ def storage_manager_from_config(
 def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys in `values` that are unknown; the store checks its own keys (`storage.`)."""
     pairs = split_list(values.get("encryption.key.pairs", ""))
-    files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
+    files = {name for pair_id in pairs for name in key_file_names(pair_id)}
     supported_keys = {*CONFIGS, *UNUSED, *files}
     return tuple(
         key for key in values if key not in supported_keys and not key.startswith((_STORAGE, MOUNTS))
@@ -315,7 +311,7 @@ def manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str
         chunk_size=_number(parsed, "chunk.size"),
         compression=bool(parsed["compression.enabled"]),
         compression_heuristic=bool(parsed["compression.heuristic.enabled"]),
-        key_ring=_key_ring(parsed, values) if parsed["encryption.enabled"] else None,
+        key_ring=key_ring(parsed, values) if parsed["encryption.enabled"] else None,
         custom_fields=tuple(CustomField[name] for name in fields),
         manifest_cache=_cache_settings(parsed, _MANIFESTS),
         index_cache=_cache_settings(parsed, _INDEXES),
@@ -356,56 +352,3 @@ def _number(parsed: Mapping[str, ConfigValue], key: str) -> int:
     value = parsed[key]
     assert isinstance(value, int), key
     return value
-
-
-def _key_ring(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> KeyRing:
-    active, pair_ids = parsed["encryption.key.pair.id"], parsed["encryption.key.pairs"]
-    if not isinstance(pair_ids, tuple) or not pair_ids:
-        raise ConfigError("encryption.key.pairs", pair_ids, "allowed is a list of key pair ids")
-    if active not in pair_ids:
-        names = ", ".join(pair_ids)
-        raise ConfigError(
-            "encryption.key.pair.id", active, f"allowed is one of encryption.key.pairs: {names}"
-        )
-    return KeyRing(str(active), {pair_id: _key_pair(pair_id, values) for pair_id in pair_ids})
-
-
-def _key_file_names(pair_id: str) -> tuple[str, str]:
-    return f"{_KEY_PAIRS}{pair_id}.public.key.file", f"{_KEY_PAIRS}{pair_id}.private.key.file"
-
-
-def _key_pair(pair_id: str, values: Mapping[str, str]) -> KeyPair:
-    if not pair_id.strip() or ":" in pair_id:
-        raise ConfigError(
-            "encryption.key.pairs", pair_id, "allowed is an id that is not blank and has no colon"
-        )
-    public_name, private_name = _key_file_names(pair_id)
-    try:
-        public = load_pem_public_key(_read_file(public_name, values))
-    except ValueError as error:
-        raise ConfigError(public_name, values.get(public_name), _one_line(error)) from error
-    try:
-        private = load_pem_private_key(_read_file(private_name, values), password=None)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(private_name, values.get(private_name), _one_line(error)) from error
-    if not isinstance(public, RSAPublicKey) or public.key_size < MODULUS_BITS_MIN:
-        allowed = f"allowed is an RSA public key of at least {MODULUS_BITS_MIN} bits"
-        raise ConfigError(public_name, values[public_name], allowed)
-    if not isinstance(private, RSAPrivateKey) or private.public_key() != public:
-        allowed = f"allowed is the RSA private key that belongs to {values[public_name]}"
-        raise ConfigError(private_name, values[private_name], allowed)
-    return KeyPair(public, private)
-
-
-def _read_file(name: str, values: Mapping[str, str]) -> bytes:
-    path = values.get(name)
-    if not path:
-        raise ConfigError(name, path, "allowed is the path of a PEM file")
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(name, path, f"cannot read the file: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return f"allowed is a PEM file of an RSA key: {' '.join(str(error).split())}"

@@ -159,6 +159,6 @@ def test_aborted_transactions_include_later_segments_and_a_missing_segment_is_re
     first = expected[0].first_offset
     assert aborted_transactions(tier.bucket.storage, partition_tier.tier, 0, first).transactions == []
     tier.file(1, "rsm-manifest").unlink()
-    tier.bucket.storage._manifests.forget(tier.bucket.keys(tier.segments[1]).manifest)
+    tier.bucket.storage.discard_cached(tier.segments[1], 0, 0)
     with pytest.raises(RemoteResourceNotFound):
         aborted_transactions(tier.bucket.storage, partition_tier.tier, 0, partition_tier.end_offset)

@@ -13,7 +13,8 @@ from tests.support.tier.sealed_segments import StoredSegment, make_segment
 from tests.support.tier.segment_configs import compressible, key_pair
 from tests.support.tier.settings import manager_settings
 from tidelog.remote.objects.layout.encryption import KeyRing
-from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.manager import ObjectStorageManager
+from tidelog.remote.objects.manager_settings import ManagerSettings
 from tidelog.remote.objects.verification import Verification
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 

@@ -33,7 +33,8 @@ from tidelog.remote.objects.layout.custom_metadata import (
 )
 from tidelog.remote.objects.layout.encryption import KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys, main_path
-from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.manager import ObjectStorageManager
+from tidelog.remote.objects.manager_settings import ManagerSettings
 from tidelog.remote.objects.verification import Verification
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
@@ -193,7 +194,7 @@ def test_a_copy_never_buffers_the_whole_log(
     def open_counted(path: str, mode: str) -> Any:
         return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
 
-    monkeypatch.setattr("tidelog.remote.objects.manager.open", open_counted, raising=False)
+    monkeypatch.setattr("tidelog.remote.objects.segment_writer.open", open_counted, raising=False)
     store = MemoryStore()
     manager = make_manager(
         store,
