@@ -16,11 +16,9 @@ Source: KIP-932; KafkaApis and SharePartitionManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
-from uuid import UUID
 
 from tidelog.broker.api.handlers.share_acknowledgements import (
     AcknowledgeResult,
@@ -31,14 +29,13 @@ from tidelog.broker.api.handlers.share_acknowledgements import (
     check_member,
     when_stored,
 )
+from tidelog.broker.api.handlers.share_fetch_responder import ShareFetchResponder
 from tidelog.broker.api.request_steps import run_raw_steps
 from tidelog.broker.coordinators.share.persister import SharePartitionKey
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
-from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.observability.topic_traffic import OTHER_TOPICS, TopicTraffic
+from tidelog.broker.network.request import Request
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.current_leaders import (
-    ERRORS_THAT_NAME_THE_LEADER,
-    CurrentLeader,
     CurrentLeaders,
 )
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -72,8 +69,6 @@ from tidelog.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchR
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.share_groups.fetch_response_view import (
     ShareFetchResult,
-    TopicResults,
-    encode_share_fetch_response,
 )
 from tidelog.protocol.steps import Steps
 from tidelog.storage.segment.txn_index import AbortedTransaction
@@ -126,6 +121,8 @@ class ShareFetchHandler:
 
     def __init__(self, parts: ShareFetchParts) -> None:
         self._parts = parts
+        settings = parts.share_partitions.ports.settings
+        self._responder = ShareFetchResponder(parts.replicas, parts.leaders, parts.traffic, settings)
 
     def handle(self, request: Request) -> None:
         """Acquire and respond, or park the request. The connection is closed if it is malformed."""
@@ -337,50 +334,12 @@ class ShareFetchHandler:
         def on_stored(acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
             if fetch.is_last:
                 self._parts.sessions.end(fetch.session)
-            self._respond(fetch, acknowledged)
+            member = fetch.member
+            self._responder.respond(
+                fetch.request, fetch.session, member.group_id, fetch.results, acknowledged
+            )
 
         when_stored(fetch.acknowledged, on_stored)
-
-    def _respond(self, fetch: _Fetch, acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
-        request, session = fetch.request, fetch.session
-        selected: dict[TopicIdAndIndex, ShareFetchResult] = {}
-        size_bytes = 0
-        for partition, result in fetch.results.items():
-            length = result.records_length
-            if length:
-                size_bytes += length
-                topic = self._parts.replicas.topic_name(partition.topic_id)
-                self._parts.traffic.record_fetched(topic or OTHER_TOPICS, length)
-            if session.must_send(partition, has_records=length > 0, has_error=result.error_code != 0):
-                selected[partition] = result
-        for partition, (code, text) in acknowledged.items():
-            result = selected.setdefault(partition, ShareFetchResult())
-            result.acknowledge_error_code, result.acknowledge_error_message = code, text
-        self._parts.traffic.record_fetch(len(fetch.results), replicated_bytes=0)
-        throttle_time_ms = 0
-        if request.quota is not None:
-            throttle_time_ms = request.quota.throttle_fetch(request, size_bytes, keeps_records=True)
-        leaders = self._set_leaders(selected)
-        settings = self._parts.share_partitions.ports.settings
-        parts = encode_share_fetch_response(
-            request.header.correlation_id,
-            _by_topic(selected),
-            throttle_time_ms=throttle_time_ms,
-            lock_timeout_ms=settings.limits_of(fetch.member.group_id).lock_duration_ms,
-            node_endpoints=self._parts.leaders.endpoints(leaders, request.listener) if leaders else (),
-        )
-        # Records are file slices of the log. The network sends them without copying.
-        request.respond(cast(list[ResponsePart], parts))
-
-    def _set_leaders(self, results: dict[TopicIdAndIndex, ShareFetchResult]) -> list[CurrentLeader | None]:
-        """Set the leader in the results of partitions with other leaders; return these leaders."""
-        leaders: list[CurrentLeader | None] = []
-        for (topic_id, index), result in results.items():
-            if result.error_code in ERRORS_THAT_NAME_THE_LEADER:
-                leader = self._parts.leaders.leader_of(None, topic_id, index)
-                result.leader = leader or (-1, -1)
-                leaders.append(leader)
-        return leaders
 
 
 def _in_turn(partitions: list[TopicIdAndIndex], epoch: int) -> Sequence[TopicIdAndIndex]:
@@ -408,10 +367,3 @@ def _acquired_remotely(read: ShareRead, part: RemotePart, result: FetchPartition
         return read.acquire(part.hosted, part.offset, records, aborted)
     except KafkaError as error:
         return error_result(error)
-
-
-def _by_topic(results: dict[TopicIdAndIndex, ShareFetchResult]) -> list[TopicResults]:
-    topics: defaultdict[UUID, list[tuple[int, ShareFetchResult]]] = defaultdict(list)
-    for (topic_id, index), result in results.items():
-        topics[topic_id].append((index, result))
-    return [TopicResults(topic_id, partitions) for topic_id, partitions in topics.items()]
