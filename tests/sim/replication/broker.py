@@ -29,7 +29,6 @@ from tidelog.cluster.replication.follower_state import (
 )
 from tidelog.cluster.replication.leader_isr import IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
     EpochEndOffset,
@@ -47,6 +46,7 @@ from tidelog.protocol.messages.list_offsets import (
 from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import run_steps
+from tidelog.protocol.views.fetch_request_view import FetchPartition
 
 if TYPE_CHECKING:
     from tests.sim.replication.cluster import SimulatedCluster

@@ -10,7 +10,7 @@ from tidelog.broker.fetching.read_checks import diverging_epoch
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
-from tidelog.protocol.fetch_request_view import FetchPartition
+from tidelog.protocol.views.fetch_request_view import FetchPartition
 
 
 @dataclass(slots=True)

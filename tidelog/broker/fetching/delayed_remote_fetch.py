@@ -27,8 +27,8 @@ from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest
 from tidelog.storage.segment.file_slice import FileSlice

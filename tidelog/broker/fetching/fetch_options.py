@@ -18,8 +18,8 @@ from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
-from tidelog.protocol.fetch_response_view import FetchResult
 from tidelog.protocol.ids import BrokerId, Offset
+from tidelog.protocol.views.fetch_response_view import FetchResult
 
 
 @dataclass(frozen=True, slots=True)

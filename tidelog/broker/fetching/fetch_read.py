@@ -23,10 +23,10 @@ from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition
-from tidelog.protocol.fetch_response_view import FetchPartitionResult, FetchResult, Records
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_request_view import FetchPartition
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult, FetchResult, Records
 
 logger = logging.getLogger(__name__)
 

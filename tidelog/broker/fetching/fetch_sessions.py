@@ -28,9 +28,9 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
-from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_request_view import FetchPartition, FetchRequestView
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult
 
 SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1

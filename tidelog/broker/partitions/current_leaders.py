@@ -13,7 +13,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, TopicPartition
-from tidelog.protocol.response_parts import NodeEndpoint
+from tidelog.protocol.views.response_parts import NodeEndpoint
 
 CurrentLeader: TypeAlias = tuple[BrokerId, LeaderEpoch]
 

@@ -10,7 +10,7 @@ from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES,
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.produce_view import ProducePartitionResult
+from tidelog.protocol.views.produce_response_view import ProducePartitionResult
 
 
 @dataclass(slots=True)

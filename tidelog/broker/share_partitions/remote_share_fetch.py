@@ -14,8 +14,8 @@ from tidelog.broker.fetching.remote_fetch import RemoteAccess
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.share_partitions.registry import SharePartitions
 from tidelog.broker.share_partitions.share_read import RemotePart, ShareFetchLimits
-from tidelog.protocol.fetch_request_view import FetchPartition
-from tidelog.protocol.fetch_response_view import FetchPartitionResult
+from tidelog.protocol.views.fetch_request_view import FetchPartition
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult
 
 
 class RemoteShareFetch:

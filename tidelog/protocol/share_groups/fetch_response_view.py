@@ -1,6 +1,6 @@
 """A fast encoder of ShareFetch responses, which does not copy records.
 
-A response is a list of parts, as in `tidelog.protocol.fetch_response_view`. All versions (1 and 2) are
+A response is a list of parts, as in `tidelog.protocol.views.fetch_response_view`. All versions (1 and 2) are
 flexible and have the same fields.
 
 Source: ShareFetchResponse.json, Apache Kafka 4.3.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from tidelog.protocol.fetch_response_view import Records, ResponsePart
 from tidelog.protocol.primitives import write_unsigned_varint
-from tidelog.protocol.response_parts import NodeEndpoint, compact_string_field, node_endpoints_array
+from tidelog.protocol.views.fetch_response_view import Records, ResponsePart
+from tidelog.protocol.views.response_parts import NodeEndpoint, compact_string_field, node_endpoints_array
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _INT16: Final = struct.Struct(">h")

@@ -17,8 +17,8 @@ from tidelog.broker.fetching.metrics import report_fetch_sessions
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
-from tidelog.protocol.fetch_response_view import FetchPartitionResult
+from tidelog.protocol.views.fetch_request_view import FetchPartition, FetchRequestView
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult
 
 VERSION = 12
 IDLE_MS = 120_001

@@ -17,12 +17,12 @@ from tidelog.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from tidelog.protocol.registry import ApiKey
-from tidelog.protocol.response_parts import NodeEndpoint as Endpoint
 from tidelog.protocol.share_groups.fetch_response_view import (
     ShareFetchResult,
     TopicResults,
     encode_share_fetch_response,
 )
+from tidelog.protocol.views.response_parts import NodeEndpoint as Endpoint
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

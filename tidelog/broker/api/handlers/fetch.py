@@ -38,13 +38,13 @@ from tidelog.broker.partitions.current_leaders import (
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.protocol.errors import KafkaError
-from tidelog.protocol.fetch_request_view import (
+from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_request_view import (
     FetchPartition,
     FetchRequestView,
     read_fetch_request,
     read_fetch_request_in_steps,
 )
-from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from tidelog.broker.security.authorization.access import may_access_cluster, req
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
+from tidelog.protocol.views.fetch_request_view import FetchPartition, FetchRequestView
 
 READ_COMMITTED: Final = 1
 FIRST_VERSION_WITH_RACK: Final = 11

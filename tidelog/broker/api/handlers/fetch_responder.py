@@ -21,14 +21,14 @@ from tidelog.broker.partitions.current_leaders import (
 )
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_response_view import (
+from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_response_view import (
     FetchPartitionResult,
     FetchResult,
     encode_fetch_response,
     encode_fetch_response_in_steps,
 )
-from tidelog.protocol.response_parts import NodeEndpoint
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.response_parts import NodeEndpoint
 
 FIRST_VERSION_WITH_NODE_ENDPOINTS: Final = 16
 

@@ -40,17 +40,19 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import DecodeError, ErrorCode
-from tidelog.protocol.produce_view import (
-    FIRST_VERSION_WITH_CURRENT_LEADER,
+from tidelog.protocol.steps import Steps, run_steps
+from tidelog.protocol.views.produce_request_view import (
     PARTITIONS_PER_STEP,
     ProducePartition,
     ProduceRequestView,
-    encode_produce_response,
-    encode_produce_response_in_steps,
     read_produce_request,
 )
-from tidelog.protocol.response_parts import NodeEndpoint
-from tidelog.protocol.steps import Steps, run_steps
+from tidelog.protocol.views.produce_response_view import (
+    FIRST_VERSION_WITH_CURRENT_LEADER,
+    encode_produce_response,
+    encode_produce_response_in_steps,
+)
+from tidelog.protocol.views.response_parts import NodeEndpoint
 
 _NAMES_LEADERS: Final = FIRST_VERSION_WITH_CURRENT_LEADER
 

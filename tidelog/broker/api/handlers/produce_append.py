@@ -26,8 +26,9 @@ from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.batch import claims_transaction
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.produce_view import ProducePartition, ProducePartitionResult, ProduceRequestView
 from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.produce_request_view import ProducePartition, ProduceRequestView
+from tidelog.protocol.views.produce_response_view import ProducePartitionResult
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.partition_log import AppendInfo
 from tidelog.storage.log.validation_rules import ValidatedBatch

@@ -63,7 +63,6 @@ from tidelog.broker.share_partitions.share_sessions import (
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.codec import decode_in_steps, decode_prefix
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.framing import encode_response
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tidelog.protocol.registry import ApiKey
@@ -71,6 +70,7 @@ from tidelog.protocol.share_groups.fetch_response_view import (
     ShareFetchResult,
 )
 from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_response_view import FetchPartitionResult
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)

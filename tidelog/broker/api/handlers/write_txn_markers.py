@@ -42,8 +42,8 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tidelog.protocol.produce_view import ProducePartitionResult
 from tidelog.protocol.steps import Steps, map_items, map_steps
+from tidelog.protocol.views.produce_response_view import ProducePartitionResult
 
 logger = logging.getLogger(__name__)
 

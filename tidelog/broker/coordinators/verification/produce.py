@@ -17,7 +17,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.batch import BatchHeader, claims_transaction, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.produce_view import ProducePartition, ProduceRequestView
+from tidelog.protocol.views.produce_request_view import ProducePartition, ProduceRequestView
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 _RETRIABLE: Final = frozenset(

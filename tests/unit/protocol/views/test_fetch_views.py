@@ -14,23 +14,23 @@ from tests.support.batches.damage import damaged_copies
 from tests.support.messages.random_messages import random_messages
 from tidelog.protocol.codec import decode, decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.fetch_request_view import (
+from tidelog.protocol.framing import encode_response
+from tidelog.protocol.messages import fetch
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.views.fetch_request_view import (
     UNKNOWN_HIGH_WATERMARK,
     FetchPartition,
     FetchRequestView,
     read_fetch_request,
 )
-from tidelog.protocol.fetch_response_view import (
+from tidelog.protocol.views.fetch_response_view import (
     FetchPartitionResult,
     FetchResult,
     ResponsePart,
     encode_fetch_response,
 )
-from tidelog.protocol.framing import encode_response
-from tidelog.protocol.messages import fetch
-from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
-from tidelog.protocol.response_parts import NodeEndpoint
-from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.views.response_parts import NodeEndpoint
 
 VERSIONS = range(4, 19)
 

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from tidelog.protocol.fetch_request_view import (
+from tidelog.protocol.primitives import write_unsigned_varint
+from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.fetch_request_view import (
     FIRST_FLEXIBLE_VERSION,
     FIRST_VERSION_WITH_TOPIC_ID,
     FetchPartition,
 )
-from tidelog.protocol.primitives import write_unsigned_varint
-from tidelog.protocol.response_parts import NodeEndpoint, node_endpoints_tags, topic_field
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.response_parts import NodeEndpoint, node_endpoints_tags, topic_field
 
 FIRST_VERSION_WITH_NODE_ENDPOINTS: Final = 16
 

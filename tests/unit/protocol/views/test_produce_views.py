@@ -27,17 +27,19 @@ from tidelog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from tidelog.protocol.primitives import write_unsigned_varint
-from tidelog.protocol.produce_view import (
-    ProducePartition,
-    ProducePartitionResult,
-    ProduceRequestView,
-    encode_produce_response,
-    encode_produce_response_in_steps,
-    read_produce_request,
-)
-from tidelog.protocol.response_parts import NodeEndpoint as Endpoint
 from tidelog.protocol.schema import ZERO_UUID
 from tidelog.protocol.steps import run_steps
+from tidelog.protocol.views.produce_request_view import (
+    ProducePartition,
+    ProduceRequestView,
+    read_produce_request,
+)
+from tidelog.protocol.views.produce_response_view import (
+    ProducePartitionResult,
+    encode_produce_response,
+    encode_produce_response_in_steps,
+)
+from tidelog.protocol.views.response_parts import NodeEndpoint as Endpoint
 
 VERSIONS = range(3, 14)
 
