@@ -27,7 +27,7 @@ from tidelog.broker.metadata.scram_arguments import parse_scram_argument
 from tidelog.local_cluster.private_files import write_private
 from tidelog.local_cluster.security import SECURITY_FILE, ClusterSecurity, Security
 from tidelog.security.scram.credentials import random_text
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 USER: Final = "tidelog"
 FOLDER: Final = Path("/etc/tidelog")

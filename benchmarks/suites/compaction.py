@@ -26,7 +26,7 @@ from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 

@@ -16,7 +16,7 @@ from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read
 from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
 from tests.support.waiting import wait_until
 from tidelog.protocol.compression import Compression
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
 JARS = os.environ.get("TIDELOG_KAFKA_JARS", "")

@@ -24,7 +24,7 @@ from tidelog.local_cluster.private_files import write_private
 from tidelog.local_cluster.tiering import metadata_topic_settings
 from tidelog.protocol.ids import uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 CLUSTER_FILE: Final = "cluster.json"
 CLIENT_LISTENER: Final = "PLAINTEXT"

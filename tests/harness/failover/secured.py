@@ -21,7 +21,7 @@ from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.security import SECURE_LISTENER, Security
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.security.jaas import jaas_text
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 MECHANISM: Final = "SCRAM-SHA-512"
 BROKER, LOAD = "broker", "load"

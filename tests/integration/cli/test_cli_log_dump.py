@@ -33,7 +33,7 @@ from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
 GOLDEN = GOLDEN_FILES / "storage"

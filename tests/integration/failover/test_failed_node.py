@@ -9,7 +9,7 @@ import pytest
 from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 
 def test_three_nodes_replicate_and_any_of_them_serves_admin_requests(three_nodes: ThreeNodes) -> None:

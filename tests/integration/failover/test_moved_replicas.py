@@ -27,7 +27,7 @@ from tidelog.clients.admin.admin import (
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.testing.embedded import EmbeddedCluster
 
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -32,7 +32,8 @@ from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
 from tidelog.remote.objects.stores.port import Content
 from tidelog.remote.tasks.context import NodeServices
 from tidelog.remote.tasks.fault_points import FaultPoint
-from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.disk.files import File
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
 ARMED_FILE = "dies-at"

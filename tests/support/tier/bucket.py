@@ -24,7 +24,6 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.ports.storage_manager import LogSegmentData
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
-from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.disk.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -32,6 +31,7 @@ from tidelog.storage.disk.log_files import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.segment.segment import LogSegment
 

@@ -16,7 +16,7 @@ from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.topic_configs import log_config_from
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 

@@ -16,7 +16,7 @@ from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.clients.admin.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 app = typer.Typer(
     help="Describe the controller quorum; add and remove controllers.",

@@ -26,7 +26,7 @@ from tidelog.cli.tier.sources import Location, location_values, open_bucket
 from tidelog.protocol.ids import uuid_text
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 if TYPE_CHECKING:
     from tidelog.broker.backup.archive import ClusterBackup

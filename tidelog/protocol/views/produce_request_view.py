@@ -1,8 +1,8 @@
 """A fast decoder of Produce requests.
 
 It accepts the same bytes as `tidelog.protocol.codec` for `tidelog.protocol.messages.produce`, but creates
-only one object per partition. Records are views of the request's frame. Requests with many partitions are decoded
-in steps (`tidelog.protocol.steps`).
+only one object per partition. Records are views of the request's frame. Requests with many partitions are
+decoded in steps (`tidelog.protocol.steps`).
 
 | versions | difference |
 |----------|------------|

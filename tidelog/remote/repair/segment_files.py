@@ -28,8 +28,8 @@ from tidelog.remote.ports.storage_manager import (
 )
 from tidelog.remote.ports.streams import read_all
 from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.disk.log_files import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.segment.segment import LogSegment
 
 _SMALL_FILE_BYTES_MAX: Final = 1 << 30

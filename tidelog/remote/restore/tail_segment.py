@@ -24,7 +24,6 @@ from tidelog.remote.ports.streams import ShortRead, read_exactly
 from tidelog.remote.tasks.recovered_log import OffsetRange
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
-from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.disk.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -32,6 +31,7 @@ from tidelog.storage.disk.log_files import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import os
 
-from tidelog.storage.disk.files import Buffer, File, OsFileSystem
+from tidelog.storage.disk.files import Buffer, File
+from tidelog.storage.disk.os_files import OsFileSystem
 
 
 class UnwritableFile(File):

@@ -11,7 +11,7 @@ import pytest
 from tests.support.paths import ROOT
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.logs.directory_locks import DirectoryLocks
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 # What Java's FileLock does, and so Apache Kafka: a record lock on the whole file.
 HOLD_AS_JAVA = """

@@ -25,8 +25,9 @@ from tidelog.broker.network.response_writer import COPY_BYTES, SENDFILE_BYTES, T
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
-from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.disk.files import File
 from tidelog.storage.disk.on_demand_file import OnDemandFile
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.segment.file_slice import FileSlice
 
 MEBIBYTE = 1024 * 1024

@@ -26,7 +26,7 @@ from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import tls_handshakes
 from tidelog.broker.network.request import Request
 from tidelog.security.certificate_authority import Authority
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.segment.file_slice import FileSlice
 
 

@@ -32,7 +32,7 @@ from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRec
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import run_steps
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 BASE = {
     "node.id": "1",

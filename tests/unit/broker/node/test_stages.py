@@ -18,7 +18,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node import node as node_module
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 ORDER = [
     "directories",

@@ -24,7 +24,8 @@ from tidelog.remote.metadata.snapshot_files import (
     SnapshotFiles,
 )
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tidelog.storage.disk.files import OsFileSystem, write_atomically
+from tidelog.storage.disk.files import write_atomically
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 

@@ -22,7 +22,7 @@ from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.testing.embedded import EmbeddedCluster
 
 CONFIG = metadata_topic_config(partitions=5, replication_factor=1, min_isr=1, consume_wait_ms=30_000)

@@ -26,7 +26,8 @@ from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.future_log import REPLACEMENT_MARKER, SourceFailure
 from tidelog.storage.directories.log_dir_description import describe_log_dir
 from tidelog.storage.directories.log_manager import LogManager
-from tidelog.storage.disk.files import FileSystem, OsFileSystem
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 from tidelog.testing.simulation.crash_images import Survival

@@ -13,8 +13,9 @@ import pytest
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
-from tidelog.storage.disk.files import File, OsFileSystem, write_atomically
+from tidelog.storage.disk.files import File, write_atomically
 from tidelog.storage.disk.on_demand_file import OnDemandFile
+from tidelog.storage.disk.os_files import OsFileSystem
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
-from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.disk.files import File
 from tidelog.storage.disk.on_demand_file import OnDemandFile
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 from tidelog.testing.simulation.crash_images import Survival
 

@@ -12,7 +12,7 @@ from tests.support.configs import log_config
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
 from tests.support.waiting import TIMEOUT_S
 from tidelog.storage.disk.errors import StorageFailure
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 from tidelog.testing.simulation.crash_images import Survival
 

@@ -10,7 +10,7 @@ from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import BOUNDARIES_MAX
 from tidelog.storage.segment.txn_index import AbortedTransaction

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.paths import GOLDEN_FILES
 from tidelog.storage.disk.errors import CorruptIndex
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.segment.offset_index import ENTRY_SIZE, MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 

@@ -27,7 +27,8 @@ from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.segment_groups import SourceSegment
-from tidelog.storage.disk.files import FileSystem, OsFileSystem
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 _PR_SET_PDEATHSIG: Final = 1
 _CHECK_MS: Final = 50

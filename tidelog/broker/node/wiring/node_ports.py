@@ -14,7 +14,8 @@ from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
 from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
-from tidelog.storage.disk.files import File, FileSystem, OsFileSystem
+from tidelog.storage.disk.files import File, FileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 
 StartThreads: TypeAlias = Callable[[int, str], Executor]
 """Returns an executor with a number of threads, and the prefix of their names."""

@@ -25,7 +25,7 @@ from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
 from tidelog.storage.disk.errors import CorruptFile
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
 LIMITS = CleaningLimits(
