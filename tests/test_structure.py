@@ -91,8 +91,8 @@ DIRECT_READS = {
     # Values from a fixed seed: each run writes the same records.
     "tidelog.cli.records.perf": {"random.Random"},
     # All choices of a simulation come from its seed.
-    "tidelog.testing.simulation.crash_file_system": {"random.Random"},
     "tidelog.testing.simulation.crash_images": {"random.Random"},
+    "tidelog.testing.simulation.crash_tree": {"random.Random"},
     "tidelog.testing.simulation.process": {"random.Random"},
     "tidelog.testing.simulation.scheduler": {"random.Random"},
 }
