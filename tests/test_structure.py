@@ -43,7 +43,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # The methods of the file system's port, and the faults.
     "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,
     # The methods of an event loop of asyncio.
-    "tidelog.testing.simulation.event_loop:SimulatedLoop": 26,
+    "tidelog.testing.simulation.event_loop:SimulatedLoop": 25,
 }
 
 CLOCKS_AND_RANDOMNESS = {

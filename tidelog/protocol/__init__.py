@@ -1,0 +1,1 @@
+"""Kafka's protocol: messages, record batches, control and metadata records, and their encoding. Pure."""

@@ -1,1 +1,1 @@
-"""The coordinators of groups and transactions, and their shared parts."""
+"""The coordinators of groups, transactions and the states of share partitions, and their shared parts."""

@@ -1,7 +1,7 @@
 """The counters of each API: requests by version, errors by code, and the times of requests and their parts.
 
 They are plain integers in slotted objects, because every request changes them.
-`tidelog.broker.observability.request_families` reads them at each scrape.
+`tidelog.broker.observability.metrics` reads them at each scrape.
 
 The time of a request has these parts, under Kafka's names:
 

@@ -183,7 +183,7 @@ def _print(report: ClusterReport, options: ClusterRestoreOptions) -> None:
         if one.lost is not None
     ]
     if options.as_json:
-        print_json(_document(report, partitions))
+        print_json(_document(report))
         return
     rows = []
     for each in partitions:
@@ -214,7 +214,7 @@ def _print(report: ClusterReport, options: ClusterRestoreOptions) -> None:
         print(f"dry run: {topic_count} topics, {group_count} groups; --execute restores them")
 
 
-def _document(report: ClusterReport, partitions: list[PartitionPlan]) -> dict[str, Any]:
+def _document(report: ClusterReport) -> dict[str, Any]:
     topics = report.topics
     return {
         "cluster_id": report.backup.cluster_id,

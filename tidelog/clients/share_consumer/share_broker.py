@@ -22,8 +22,8 @@ from tidelog.clients.share_consumer.share_session import Acknowledgements, Parti
 from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
-from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
-from tidelog.protocol.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
+from tidelog.protocol.messages.share_fetch import PartitionData, ShareFetchResponse
 from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 
 _log = logging.getLogger("tidelog.clients.consumer")
@@ -127,11 +127,9 @@ class ShareBroker:
                 elif code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                     await self._back_off()
                 return
-            self._apply(request, response, acknowledged)
+            self._apply(response, acknowledged)
 
-    def _apply(
-        self, request: ShareFetchRequest, response: ShareFetchResponse, acknowledged: Acknowledgements
-    ) -> None:
+    def _apply(self, response: ShareFetchResponse, acknowledged: Acknowledgements) -> None:
         """Keep the acquired records of a response, and report the results of its acknowledgements."""
         results: dict[PartitionId, KafkaError | None] = dict.fromkeys(acknowledged)
         for topic in response.responses:
@@ -232,7 +230,7 @@ class ShareBroker:
                 return
             code = known_code(response.error_code)
             self._session.on_response(code)
-            results = self._results(request, response, acknowledged)
+            results = self._results(response, acknowledged)
             self._report(results)
             for topic_partition, ranges in (renewed or {}).items():
                 # The others may be delivered to another member: their locks have expired, for example.
@@ -242,10 +240,7 @@ class ShareBroker:
                 self._on_change()
 
     def _results(
-        self,
-        request: ShareAcknowledgeRequest,
-        response: ShareAcknowledgeResponse,
-        acknowledged: Acknowledgements,
+        self, response: ShareAcknowledgeResponse, acknowledged: Acknowledgements
     ) -> dict[PartitionId, KafkaError | None]:
         if response.error_code:
             text = f"ShareAcknowledge at broker {self._node_id}"

@@ -1,1 +1,1 @@
-"""What the protocol has for share groups besides messages (KIP-932)."""
+"""The protocol of share groups (KIP-932), apart from messages: acknowledge types, a fast encoder."""

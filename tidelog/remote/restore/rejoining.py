@@ -1,4 +1,4 @@
-"""A topic as of a time that has lived since: references to its source, and segments of its own. Pure.
+"""A restored topic as of a time that was written to since: references to its source, and own segments. Pure.
 
     source     0-49   50-119   120-189        150 is the first offset after the time
     own               120-149  150-230        copied when the topic was created, and by its leaders since then

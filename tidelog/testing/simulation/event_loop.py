@@ -88,10 +88,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._spent_ns += _CLOCK_READING_NS
         return self._scheduler.now_ns + self._spent_ns
 
-    def spend(self, duration_ns: int) -> None:
-        """Let the current iteration take longer, for example because a disk is slow."""
-        self._spent_ns += duration_ns
-
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self.now_ns / _NS_PER_S

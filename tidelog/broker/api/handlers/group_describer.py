@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe and ShareGroupDescribe have in common: the checks around a description.
+"""The common part of ConsumerGroupDescribe and ShareGroupDescribe: the checks around a description.
 
 A group with a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, without members.
 """

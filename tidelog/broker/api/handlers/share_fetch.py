@@ -179,11 +179,11 @@ class ShareFetchHandler:
             )
         limits = self._limits(request, message, member)
         if message.is_renew_ack or fetch.is_last or not limits.max_records or not limits.max_bytes:
-            self._complete(fetch, limits)
+            self._complete(fetch)
             return
         yield from self._find_partitions(fetch, message.share_session_epoch)
         if not fetch.hosted:
-            self._complete(fetch, limits)
+            self._complete(fetch)
             return
         self._wait(fetch, limits, message.max_wait_ms)
 
@@ -306,17 +306,17 @@ class ShareFetchHandler:
         if remote:
             self._read_remote(fetch, read, remote)
         else:
-            self._complete(fetch, limits)
+            self._complete(fetch)
 
     def _read_remote(self, fetch: _Fetch, read: ShareRead, remote_parts: Sequence[RemotePart]) -> None:
         """Read from remote storage, acquire, and respond."""
-        remote, limits = self._parts.remote, read.limits
+        remote = self._parts.remote
         assert remote is not None
 
         def on_read(results: Sequence[FetchPartitionResult]) -> None:
             for part, result in zip(remote_parts, results, strict=True):
                 fetch.results[_partition_of(part.hosted)] = _acquired_remotely(read, part, result)
-            self._complete(fetch, limits)
+            self._complete(fetch)
 
         def on_failed(error: Exception) -> None:
             self._fail(fetch.request, error)
@@ -324,11 +324,11 @@ class ShareFetchHandler:
         reading = RemoteShareFetch(remote_parts, self._parts.share_partitions, on_read, on_failed)
         fetch.request.begin_waiting(lambda _: reading.cancel())
         fetch.request.begin_remote_time()
-        reading.start(self._parts.replicas, remote, limits)
+        reading.start(self._parts.replicas, remote, read.limits)
 
     # ---- responding
 
-    def _complete(self, fetch: _Fetch, limits: ShareFetchLimits) -> None:
+    def _complete(self, fetch: _Fetch) -> None:
         """Respond when the acknowledgements of the request are stored."""
 
         def on_stored(acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:

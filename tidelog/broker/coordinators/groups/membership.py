@@ -69,7 +69,7 @@ class Membership:
         group = self._groups.consumer(request.group_id)
         if group is not None:
             return Outcome(Pending.of(self._in_consumer_groups.sync(group, request, now)))
-        return self._sync.sync(request, now)
+        return self._sync.sync(request)
 
     def heartbeat(self, request: HeartbeatRequest, now: Moment) -> HeartbeatResponse:
         """Restart the session of a member; see `HeartbeatCommand.heartbeat`."""

@@ -35,7 +35,7 @@ class SyncCommand:
         self._groups = groups
         self._rebalance = rebalance
 
-    def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
+    def sync(self, request: SyncGroupRequest) -> Outcome[SyncReply]:
         """Return a reply that completes with the leader's assignment, or at once in a stable group."""
         try:
             group, member = self._check(request)

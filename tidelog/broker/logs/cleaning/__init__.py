@@ -1,1 +1,1 @@
-"""The log cleaner: tasks that compact logs in threads; its core is `tidelog.storage.compaction`."""
+"""The log cleaner: tasks that compact logs in worker processes; its core is `tidelog.storage.compaction`."""

@@ -1,4 +1,4 @@
-"""Round robin: the partitions of all topics are assigned one by one to the members, in a circle.
+"""Round robin: the partitions of all topics are assigned one by one to the members, in turn.
 
 A member that does not subscribe to the topic of the partition is skipped, and does not get the next one
 instead. Different subscriptions can therefore result in an unbalanced assignment, as in Kafka.
