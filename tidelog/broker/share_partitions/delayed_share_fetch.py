@@ -28,7 +28,7 @@ class DelayedShareFetch(DelayedOperation):
     ) -> None:
         super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(partitions))
         self._limits = limits
-        self._bytes_of_each = limits.max_bytes // max(1, len(partitions))
+        self._bytes_of_each = limits.bytes_of_each(len(partitions))
         self._by_key: dict[Hashable, HostedSharePartition] = {}
         for hosted in partitions:
             self._by_key[hosted.key] = self._by_key[hosted.partition.topic_partition] = hosted

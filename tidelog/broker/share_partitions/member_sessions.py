@@ -1,5 +1,7 @@
 """The end of share sessions: the records of the member are released, unused share partitions are dropped.
 
+Records of partitions that the member has removed from its session are released too. Until then they stay
+acquired, as in Kafka: the member may acknowledge them.
 A session ends with its last request, or with the connection on which it was opened.
 Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4.3.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from tidelog.broker.coordinators.share.persister import SharePartitionKey
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.share_partitions.registry import SharePartitions
 from tidelog.broker.share_partitions.share_sessions import (
@@ -53,6 +54,13 @@ class MemberSessions:
         self._members_of[client].add(member)
         return session
 
+    def release_if_ended(self, session: ShareSession) -> None:
+        """Release the records that a member has acquired while its session ended."""
+        member = session.key
+        if member not in self._open:
+            self._share_partitions.release_member(member.group_id, member.member_id)
+            self._drop_group_if_unused(member.group_id)
+
     def end(self, session: ShareSession) -> None:
         """End a session and release the records of its member; drop share partitions that are unused then.
 
@@ -62,10 +70,7 @@ class MemberSessions:
         entry = self._open.get(member)
         if entry is None or entry[0] is not session:
             return
-        for topic_id, index in session.partitions:
-            self._share_partitions.release(
-                SharePartitionKey(member.group_id, topic_id, index), member.member_id
-            )
+        self._share_partitions.release_member(member.group_id, member.member_id)
         self._forget(member)
         self.sessions.end(session)
         self._drop_group_if_unused(member.group_id)

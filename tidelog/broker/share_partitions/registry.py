@@ -274,10 +274,10 @@ class SharePartitions:
                     self.counters.acknowledgements[kind] += list(batch.types).count(kind)
         return hosted.writer.store(change)
 
-    def release(self, key: SharePartitionKey, member_id: str) -> None:
-        """Release the records that a member has acquired."""
-        hosted = self._by_key.get(key)
-        if hosted is not None:
+    def release_member(self, group_id: str, member_id: str) -> None:
+        """Release the records that a member of a group has acquired in any share partition of this node."""
+        for key in list(self._keys_of_groups.get(group_id, ())):
+            hosted = self._by_key[key]
             hosted.writer.store(hosted.delivery.release(member_id))
 
     def expire(self, hosted: HostedSharePartition, lock: AcquisitionLock) -> None:

@@ -38,6 +38,10 @@ class ShareFetchLimits:
     remote: RemoteReader | None
     """Reads remote storage; None on a node without it."""
 
+    def bytes_of_each(self, partition_count: int) -> int:
+        """Return the part of `max_bytes` for each of so many partitions, at least one byte."""
+        return max(1, self.max_bytes // max(1, partition_count))
+
 
 def fetch_offset_of(hosted: HostedSharePartition) -> Offset:
     """Return the offset to read from, after the share partition has followed changes of the log.
@@ -72,7 +76,7 @@ class ShareRead:
         self.limits = limits
         self.size_bytes = 0
         self._records_left = limits.max_records
-        self._bytes_of_each = limits.max_bytes // max(1, partition_count)
+        self._bytes_of_each = limits.bytes_of_each(partition_count)
 
     def read(self, hosted: HostedSharePartition) -> ShareFetchResult | RemotePart:
         """Read and acquire records of a partition, or return what must be read from remote storage."""

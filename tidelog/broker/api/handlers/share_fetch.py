@@ -334,6 +334,8 @@ class ShareFetchHandler:
         def on_stored(acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
             if fetch.is_last:
                 self._parts.sessions.end(fetch.session)
+            else:
+                self._parts.sessions.release_if_ended(fetch.session)
             member = fetch.member
             self._responder.respond(
                 fetch.request, fetch.session, member.group_id, fetch.results, acknowledged

@@ -259,6 +259,48 @@ async def test_the_last_request_of_a_session_releases_the_records() -> None:
     assert len(broker.sessions.sessions) == 1
 
 
+async def test_records_of_a_forgotten_partition_can_be_acknowledged_and_are_released_with_the_session() -> (
+    None
+):
+    broker = ShareBroker()
+    broker.produce("a", "b")
+    await broker.fetch(0, member="m")
+    forgotten = (ForgottenTopic(topic_id=broker.topic_id, partitions=(0,)),)
+    removal = broker.send(1, indexes=(1,), forgotten_topics_data=forgotten)
+    broker.produce("x", index=1)
+    await broker.response(removal)
+    assert (await broker.acknowledge(2, (0, 0, [1]))).error_code == 0
+    await broker.response(broker.send(-1, indexes=()))
+    result = await broker.fetch(0, member="n")
+    assert ranges(result) == [(1, 1, 1)]
+
+
+async def test_records_acquired_while_the_connection_ends_are_released() -> None:
+    broker = ShareBroker()
+    client = ConnectedClient()
+    broker.persister.may_write.clear()
+    broker.produce("a", "b")
+    await broker.fetch(0, member="m", client=client)
+    # The response of the second fetch waits for its acknowledgement.
+    broker.produce("c")
+    last = broker.send(1, member="m", client=client, acknowledged=[(0, 0, [1])])
+    client.on_disconnected()
+    broker.persister.may_write.set()
+    await broker.response(last)
+    await loop_iterations()
+    result = await broker.fetch(0, member="n")
+    assert ranges(result) == [(1, 1, 1), (2, 2, 1)]
+
+
+async def test_a_limit_below_the_number_of_partitions_does_not_delay_a_fetch() -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    broker.produce("b", index=1)
+    response = await broker.response(broker.send(0, indexes=(0, 1, 2), max_bytes=2))
+    records = [values(each) for topic in response.responses for each in topic.partitions]
+    assert [text for each in records for text in each] == ["a"]
+
+
 async def test_records_are_released_when_the_connection_of_the_member_ends() -> None:
     broker = ShareBroker()
     broker.produce("a")
