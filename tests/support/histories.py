@@ -6,7 +6,7 @@ from tests.harness.soak.history import FINAL_READER, Event
 
 
 def good_history() -> list[Event]:
-    """Return two producers, two partitions, a reader, a group of two, a kill, and a final read."""
+    """Return two producers, two partitions, a reader, two groups of two, a kill, and a final read."""
     events = [Event("broker", "start", "ok", None)]
     for partition, producer, first in ((0, 1, 0), (0, 2, 0), (1, 1, 3), (0, 1, 6)):
         events.append(Event(str(producer), "send", "invoke", [partition, first, first + 2]))
@@ -33,8 +33,24 @@ def good_history() -> list[Event]:
         Event("group/b", "assign", "ok", [0]),
         Event("group/b", "poll", "ok", [0, 4, second_part]),
         Event("reader", "poll", "ok", [0, 4, second_part]),
+        *_share_group(written),
         Event(FINAL_READER, "assign", "ok", [0, 1]),
     ]
     for partition, values in written.items():
         events.append(Event(FINAL_READER, "poll", "ok", [partition, 0, [list(value) for value in values]]))
+    return events
+
+
+def _share_group(written: dict[int, list[tuple[int, int]]]) -> list[Event]:
+    """Return the events of two members of a share group, which each process one partition."""
+    events = []
+    for member, (partition, values) in zip("ab", written.items(), strict=True):
+        delivered = [[offset, producer, number] for offset, (producer, number) in enumerate(values)]
+        offsets = list(range(len(values)))
+        events += [
+            Event(f"share/{member}", "join", "ok", None),
+            Event(f"share/{member}", "deliver", "ok", [partition, delivered]),
+            Event(f"share/{member}", "accept", "invoke", [partition, offsets]),
+            Event(f"share/{member}", "accept", "ok", [partition, offsets]),
+        ]
     return events

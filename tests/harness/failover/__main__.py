@@ -33,6 +33,7 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
         "records in the log": f"{findings.in_log:,}",
         "records read": f"{findings.polled:,}",
         "commits answered": f"{findings.commits:,}",
+        "records accepted by the share group": f"{findings.accepted:,}",
     }
     for kind in kinds:
         durations_s = outcome.new_leader_times_s(kind)

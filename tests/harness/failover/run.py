@@ -24,6 +24,7 @@ from tests.harness.failover.secured import allow_load, create_cluster
 from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
+from tests.harness.soak.share_members import configure_group
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
@@ -38,6 +39,7 @@ SETTINGS: Final = {
     "controller.quorum.fetch.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "leader.imbalance.check.interval.seconds": "10",
 }
 
@@ -139,13 +141,14 @@ class FailoverRun:
         problems += [
             f"replicas differ: {line}" for line in find_differences(folders, TOPIC, self._options.partitions)
         ]
-        if findings.acknowledged == 0 or findings.commits == 0:
-            problems.append("nothing was acknowledged or committed")
+        if 0 in (findings.acknowledged, findings.accepted, findings.commits):
+            problems.append("nothing was acknowledged, accepted or committed")
         return problems
 
     async def _create_topic(self) -> None:
         async with Admin(**self.cluster.node_client_settings().tidelog) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
+            await configure_group(admin)
         await self._observer.wait_until_in_sync(self._options.in_sync_within_s)
 
     async def _inject_faults(self, faults: Faults) -> None:

@@ -17,6 +17,9 @@ SETTINGS = {
     "node.id": "1",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")

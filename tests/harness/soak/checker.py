@@ -34,6 +34,9 @@ class Anomaly(Enum):
     COMMIT_INVENTED = "a committed offset was never committed"
     RESUMED_EARLY = "a group resumed before its committed offset"
     RESUMED_LATE = "a group skipped records that it had not committed"
+    ACCEPTED_TWICE = "two members of a share group accepted one record"
+    DELIVERED_AGAIN = "a record that a share group had accepted was delivered again"
+    NOT_DELIVERED = "a record was not delivered to a share group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Findings:
     polled: int = 0
     in_log: int = 0
     commits: int = 0
+    accepted: int = 0
     kills: int = 0
 
     def add(self, anomaly: Anomaly, text: str) -> None:
@@ -89,6 +93,49 @@ class _Group:
     requested: dict[int, int] = field(default_factory=dict)
 
 
+class _ShareGroup:
+    """The records that members of the share group got and accepted.
+
+    A member may return a record late that it got before another member accepted it: the lock of its own
+    delivery has ended meanwhile. A member that joined after the acceptance cannot.
+    """
+
+    def __init__(self) -> None:
+        self._time = 0
+        self._joined: dict[str, int] = {}
+        self._delivered: dict[int, set[int]] = {}
+        self._accepted: dict[int, dict[int, int]] = {}
+
+    @property
+    def has_members(self) -> bool:
+        """Whether any member has joined."""
+        return bool(self._joined)
+
+    def on_joined(self, member: str) -> None:
+        """Record that a member begins."""
+        self._time += 1
+        self._joined[member] = self._time
+
+    def on_delivered(self, partition: int, offsets: Iterable[int]) -> None:
+        """Record a delivery."""
+        self._delivered.setdefault(partition, set()).update(offsets)
+
+    def on_accepted(self, partition: int, offsets: Iterable[int]) -> list[int]:
+        """Record a confirmed acceptance; return the offsets that were accepted before."""
+        self._time += 1
+        accepted = self._accepted.setdefault(partition, {})
+        return [offset for offset in offsets if accepted.setdefault(offset, self._time) != self._time]
+
+    def has_accepted_before(self, member: str, partition: int, offset: int) -> bool:
+        """Return whether a record was accepted before the member joined."""
+        accepted_at = self._accepted.get(partition, {}).get(offset)
+        return accepted_at is not None and accepted_at < self._joined.get(member, 0)
+
+    def was_delivered(self, partition: int, offset: int) -> bool:
+        """Return whether any member got a record."""
+        return offset in self._delivered.get(partition, ())
+
+
 class Checker:
     """Processes events with `feed`; `finish` returns the violations."""
 
@@ -100,6 +147,7 @@ class Checker:
         self._positions: dict[tuple[str, int], int] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._committed_before_query: dict[str, dict[int, int]] = {}
+        self._share_group = _ShareGroup()
 
     def feed(self, event: Event) -> None:
         """Process the next event."""
@@ -123,6 +171,12 @@ class Checker:
                 self._committed_before_query[event.process] = dict(group.acknowledged)
             case "committed", "ok":
                 self._on_committed_offsets(event.process, dict(event.value))
+            case "join", "ok":
+                self._share_group.on_joined(event.process)
+            case "deliver", "ok":
+                self._on_delivery(event.process, *event.value)
+            case "accept", "ok":
+                self._on_accepted(event.process, *event.value)
             case "kill", "ok":
                 self._findings.kills += 1
 
@@ -215,12 +269,33 @@ class Checker:
                     f"{process} partition {partition}: {offset}, requested at most: {upper_bound}",
                 )
 
+    # ---- the share group
+
+    def _on_delivery(self, member: str, partition: int, records: list[tuple[int, int, int]]) -> None:
+        log = self._partition(partition)
+        for offset, producer, number in records:
+            where = f"{member}: partition {partition} offset {offset}"
+            if producer < 0:
+                self._findings.add(Anomaly.DAMAGED, where)
+                continue
+            log.grow_to(offset + 1)
+            self._place(log, partition, offset, producer << _NUMBER_BITS | number)
+            if self._share_group.has_accepted_before(member, partition, offset):
+                self._findings.add(Anomaly.DELIVERED_AGAIN, where)
+        self._share_group.on_delivered(partition, (offset for offset, _, _ in records))
+
+    def _on_accepted(self, member: str, partition: int, offsets: list[int]) -> None:
+        for offset in self._share_group.on_accepted(partition, offsets):
+            self._findings.add(Anomaly.ACCEPTED_TWICE, f"{member}: partition {partition} offset {offset}")
+        self._findings.accepted += len(offsets)
+
     # ---- the end
 
     def finish(self) -> Findings:
         """Return the violations of the whole history, which must have a final reader."""
         for partition, log in sorted(self._partitions.items()):
             self._check_lost(partition, log)
+            self._check_delivered(partition, log)
         self._check_writers()
         return self._findings
 
@@ -229,6 +304,17 @@ class Checker:
             if is_acknowledged and not log.read[offset]:
                 self._findings.add(
                     Anomaly.LOST, f"partition {partition} offset {offset}: {_show(log.values[offset])}"
+                )
+
+    def _check_delivered(self, partition: int, log: _Partition) -> None:
+        """Check that the share group got every record, if there is one."""
+        if not self._share_group.has_members:
+            return
+        for offset, is_read in enumerate(log.read):
+            if is_read and not self._share_group.was_delivered(partition, offset):
+                self._findings.add(
+                    Anomaly.NOT_DELIVERED,
+                    f"partition {partition} offset {offset}: {_show(log.values[offset])}",
                 )
 
     def _check_writers(self) -> None:

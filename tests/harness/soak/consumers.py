@@ -102,8 +102,8 @@ async def run_tidelog(
 READERS = (run_confluent, run_aiokafka, run_tidelog)
 
 
-def read_everything(clients: ClientSettings, topic: str, history: History, partitions: int) -> int:
-    """Read up to the present ends for the final check; return the number of records."""
+def read_everything(clients: ClientSettings, topic: str, history: History, partitions: int) -> dict[int, int]:
+    """Read up to the present ends for the final check; return the ends."""
     settings = {
         **clients.confluent_kafka,
         "group.id": "unused",
@@ -124,4 +124,4 @@ def read_everything(clients: ClientSettings, topic: str, history: History, parti
             if records[-1][0] + 1 >= ends[partition]:
                 missing.discard(partition)
     consumer.close()
-    return sum(ends.values())
+    return ends

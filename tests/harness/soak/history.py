@@ -11,6 +11,10 @@
 | commit    | info         | the same: the response was an error, or there was none |
 | committed | invoke       | null |
 | committed | ok           | [[partition, offset], ...]: the committed offsets that the broker reports |
+| join        | ok           | null: a member of the share group begins |
+| deliver     | ok           | [partition, [[offset, producer, number], ...]]: delivered to that member |
+| accept      | invoke, ok   | [partition, [offset, ...]]: accepted by that member |
+| accept      | info         | the same: the response was an error, or there was none |
 | kill, start | ok         | null |
 
 `process` identifies the source: a producer's number as text, a consumer's name, "group/member" for a

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tests.harness.soak import consumer_protocol_members, consumers, group_members, producers
 from tests.harness.soak.history import History
+from tests.harness.soak.share_members import ShareGroup
 from tidelog.local_cluster.client_settings import ClientSettings
 
 # Readers and members continue until they have had enough time to read up to the end.
@@ -30,6 +31,7 @@ class MixedLoad:
         self._partitions = partitions
         self._stop_producers = threading.Event()
         self._stop_readers = threading.Event()
+        self._share_group = ShareGroup(clients, topic, history)
 
     async def run_during(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the load until `work` ends; an error of `work` or of the load ends both."""
@@ -54,10 +56,15 @@ class MixedLoad:
         self._stop_readers.set()
 
     async def read_everything(self) -> int:
-        """Read the topic once from its start, as the history's final reader; return the number of records."""
-        return await asyncio.to_thread(
+        """Read the topic once from its start, as the history's final reader; return the number of records.
+
+        The share group then processes the records that it has not accepted yet.
+        """
+        ends = await asyncio.to_thread(
             consumers.read_everything, self._clients, self._topic, self._history, self._partitions
         )
+        await self._share_group.drain(ends)
+        return sum(ends.values())
 
     def _start_producers(self) -> list[asyncio.Task[None]]:
         return [
@@ -85,6 +92,8 @@ class MixedLoad:
                 group_members.query_committed_offsets(clients, topic, history, group, self._partitions, stop)
                 for group in (group_members.GROUP, consumer_protocol_members.GROUP)
             ),
+            *(self._share_group.run_staying(number, stop) for number in range(2)),
+            self._share_group.run_returning(stop),
         ]
         return [asyncio.create_task(work) for work in loads]
 

@@ -14,6 +14,7 @@ from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
 from tests.harness.soak.memory import Sample, growth_of_start, growth_over_starts
+from tests.harness.soak.share_members import configure_group
 from tidelog import Admin
 from tidelog.local_cluster.client_settings import ClientSettings
 
@@ -74,8 +75,8 @@ class Outcome:
         for violation in self.findings.violations:
             self.problems.append(f"{violation.anomaly.value}: {violation.text}")
         self.problems += [f"the broker logged: {line}" for line in self.log_failures[:10]]
-        if self.findings.acknowledged == 0 or self.findings.commits == 0:
-            self.problems.append("nothing was acknowledged or committed")
+        if 0 in (self.findings.acknowledged, self.findings.accepted, self.findings.commits):
+            self.problems.append("nothing was acknowledged, accepted or committed")
         if self.peak_bytes > RESIDENT_BYTES_MAX:
             self.problems.append(f"resident memory reached {self.peak_bytes / MEBIBYTE:.0f} MiB")
         if options.quiet_s >= GROWTH_CHECK_S_MIN and self.growth_quiet > GROWTH_PER_MINUTE_MAX:
@@ -164,6 +165,7 @@ class SoakRun:
     async def _create_topic(self) -> None:
         async with Admin(self._broker.address) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, 1, configs=TOPIC_CONFIG)
+            await configure_group(admin)
 
     async def _sample(self) -> None:
         while True:

@@ -109,6 +109,21 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
         change("group/b", "poll", "ok", [0, 2, ALL_OF_0[2:]]),
     ),
     ("a member starts too late", Anomaly.RESUMED_LATE, change("group/b", "poll", "ok", [0, 6, ALL_OF_0[6:]])),
+    (
+        "two members accept a record",
+        Anomaly.ACCEPTED_TWICE,
+        insert((FINAL_READER, "assign", "ok"), Event("share/b", "accept", "ok", [0, [3]])),
+    ),
+    (
+        "a new member gets an accepted record",
+        Anomaly.DELIVERED_AGAIN,
+        insert((FINAL_READER, "assign", "ok"), Event("share/b", "deliver", "ok", [0, [[2, 1, 2]]])),
+    ),
+    (
+        "a record is not delivered",
+        Anomaly.NOT_DELIVERED,
+        change("share/b", "deliver", "ok", [1, [[0, 1, 3], [2, 1, 5]]]),
+    ),
     ("a reader starts too late", Anomaly.RESUMED_LATE, change("reader", "poll", "ok", [0, 1, ALL_OF_0[1:4]])),
 ]
 
@@ -138,6 +153,7 @@ def test_an_unacknowledged_record_may_be_present_or_absent() -> None:
     events.insert(1, Event("2", "send", "invoke", [0, 3, 4]))
     events.insert(2, Event("2", "send", "info", [3, 4]))
     change(*FINAL_0, [0, 0, [*ALL_OF_0, [2, 3]]])(events)
+    insert((FINAL_READER, "assign", "ok"), Event("share/a", "deliver", "ok", [0, [[9, 2, 3]]]))(events)
     findings = check(events)
     assert findings.violations == []
     assert findings.unknown == 2
@@ -187,3 +203,10 @@ def test_memory_growth_is_a_slope_over_time() -> None:
     assert growth_of_start(samples, 2, from_age_s=0) == pytest.approx(7)
     assert growth_of_start(samples, 2, from_age_s=8) == 0
     assert growth_over_starts(samples) == pytest.approx(0.3)
+
+
+def test_a_member_may_return_a_record_late_that_another_one_has_accepted() -> None:
+    events = good_history()
+    at = index_of(events, "share/b", "join", "ok")
+    events.insert(at, Event("share/a", "deliver", "ok", [0, [[2, 1, 2]]]))
+    assert check(events).violations == []
