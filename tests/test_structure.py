@@ -36,7 +36,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.broker.network.connection_core:ConnectionCore": 29,
     "tidelog.broker.raft.log:MetadataLog": 23,
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
-    "tidelog.clients.admin.admin:Admin": 54,
+    "tidelog.clients.admin.admin:Admin": 55,
     "tidelog.clients.consumer.consumer:Consumer": 25,
     "tidelog.storage.log.partition_log:PartitionLog": 35,
     "tidelog.storage.segment.segment:LogSegment": 30,

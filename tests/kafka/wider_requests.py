@@ -28,8 +28,7 @@ from tidelog.protocol.schema import ApiMessage, Struct
 
 MISSING_ID: Final = UUID(int=0x1234567890)
 _TOPICS: Final = (TOPIC, "gone")
-_TOPIC, _BROKER, _BROKER_LOGGER, _GROUP = 2, 4, 8, 32
-# Without client metrics, which Tidelog does not serve.
+_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _RESOURCES: Final = (
     (_TOPIC, TOPIC),
     (_TOPIC, HIDDEN),
@@ -37,6 +36,7 @@ _RESOURCES: Final = (
     (_BROKER, "1"),
     (_BROKER, ""),
     (_BROKER_LOGGER, "1"),
+    (_CLIENT_METRICS, "subscription"),
     (_GROUP, GROUP),
     (_GROUP, "hidden-group"),
 )

@@ -43,8 +43,9 @@ def _config_table(definitions: Mapping[str, ConfigDefinition]) -> Iterator[str]:
 
 
 def metrics_page() -> str:
-    """Return all metrics of a node with tiered storage, with their labels."""
-    with EmbeddedCluster(tiered=True) as cluster:
+    """Return all metrics of a node with tiered storage and telemetry of clients, with their labels."""
+    config = {"client.telemetry.metrics.enable": "true"}
+    with EmbeddedCluster(tiered=True, config=config) as cluster:
         families: list[Family] = cluster.run(lambda node: list(node.metrics.families))
     parts = [
         "# Metrics\n", _NOTE,

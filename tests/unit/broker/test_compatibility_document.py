@@ -22,7 +22,7 @@ NEW_GROUP_PROTOCOLS = re.compile(r"group\.(streams\.|share\.persister)")
 
 
 def test_the_table_of_apis_is_what_a_cluster_serves(tmp_path: Path) -> None:
-    with EmbeddedCluster(2, data_dir=tmp_path):
+    with EmbeddedCluster(2, data_dir=tmp_path, config={"client.telemetry.metrics.enable": "true"}):
         node = read_layout(tmp_path).node(1)
         broker = versions_of(node.host, node.port)
         controller = versions_of(node.host, node.controller_port)

@@ -33,16 +33,16 @@ class ConnectedClient:
         self.is_token_authenticated = is_token_authenticated
         self.session: Session | None = None
         self.software = ""
-        self._on_disconnected: Callable[[], None] | None = None
+        self._on_disconnected: tuple[Callable[[], None], ...] = ()
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the connection has ended; there is one callback."""
-        self._on_disconnected = callback
+        """Call `callback` when the connection has ended."""
+        self._on_disconnected = (*self._on_disconnected, callback)
 
     def on_disconnected(self) -> None:
-        """Notify the handler that needs to know that the connection has ended."""
-        callback, self._on_disconnected = self._on_disconnected, None
-        if callback is not None:
+        """Notify the parts that need to know that the connection has ended."""
+        callbacks, self._on_disconnected = self._on_disconnected, ()
+        for callback in callbacks:
             callback()
 
     def begin_session(self, session: Session) -> None:

@@ -50,7 +50,7 @@ class Exposition:
         encode, content_type = _encoder(accept)
         for metric in self._process.collect():
             yield from _pieces(metric, encode)
-        for family in self._metrics.families:
+        for family in self._metrics.all_families():
             yield from _family_pieces(family, encode)
         if content_type.startswith("application/openmetrics-text"):
             yield _END

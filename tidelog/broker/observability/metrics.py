@@ -17,7 +17,7 @@ I/O: none. A scrape reads live objects and therefore must run on their event loo
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -75,8 +75,20 @@ class BrokerMetrics:
     def __init__(self) -> None:
         self.requests = RequestMetrics()
         self.families: list[Family] = []
+        """The metrics of the node itself."""
+        self._sources: list[Callable[[], Iterable[Family]]] = []
         self._purgatories: list[Purgatory] = []
         self._add_requests()
+
+    def add_source(self, read: Callable[[], Iterable[Family]]) -> None:
+        """Add metrics that change while the node runs; `read` returns the current ones."""
+        self._sources.append(read)
+
+    def all_families(self) -> Iterator[Family]:
+        """Return the metrics of the node, then those of the sources."""
+        yield from self.families
+        for read in self._sources:
+            yield from read()
 
     def gauge(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""`tidelog config`: configurations of topics, brokers and groups, and log levels."""
+"""`tidelog config`: configurations of topics, brokers, groups and client metrics, and log levels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tidelog.clients.admin.admin import (
 from tidelog.protocol.errors import KafkaError
 
 app = typer.Typer(
-    help="Describe and change configurations of topics, brokers and groups, and log levels.",
+    help="List, describe and change configurations of topics, brokers, groups and client metrics, and log "
+    "levels.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -37,19 +38,41 @@ class Kind(StrEnum):
     BROKER = "broker"
     GROUP = "group"
     BROKER_LOGGER = "broker-logger"
+    CLIENT_METRICS = "client-metrics"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="topic, broker, group or broker-logger.")]
+KindArgument = Annotated[
+    Kind,
+    typer.Argument(metavar="KIND", help="topic, broker, group, broker-logger or client-metrics."),
+]
 NameArgument = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="The name of a topic, the id of a broker (also for broker-logger) or of a group."
+        metavar="NAME",
+        help="The name of a topic or of a client metrics subscription, the id of a broker (also for "
+        "broker-logger) or of a group.",
     ),
 ]
 
 
 def _resource(kind: Kind, name: str) -> ConfigResource:
     return ConfigResource(ResourceType[kind.name], name)
+
+
+@app.command("list")
+@connects
+def list_resources(kind: KindArgument, cluster: ClusterConnection, as_json: AsJson = False) -> None:
+    """Show the names of the resources of a kind.
+
+    Of groups and client metrics, only those with configurations are shown.
+    """
+    resource_type = ResourceType[kind.name]
+    resources = with_admin(cluster, lambda admin: admin.list_config_resources([resource_type]))
+    names = sorted(resource.name for resource in resources)
+    if as_json:
+        print_json(names)
+    else:
+        print_table(("name",), [(name,) for name in names])
 
 
 @app.command()

@@ -327,6 +327,12 @@ class Admin:
 
     # --- configurations ----------------------------------------------------------------------
 
+    async def list_config_resources(
+        self, resource_types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None
+    ) -> list[ConfigResource]:
+        """Return the resources with configurations of these types; without types, of all (KIP-1142)."""
+        return await self._configs.list_resources(resource_types, timeout_ms=timeout_ms)
+
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource],

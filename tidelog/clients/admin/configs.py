@@ -16,15 +16,33 @@ from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
+from tidelog.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 _BROKER_RESOURCES = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
 class ConfigAdmin:
-    """Configurations of topics, brokers, groups and loggers."""
+    """Configurations of topics, brokers, groups, loggers and client metrics."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests
+
+    async def list_resources(
+        self, resource_types: Iterable[ResourceType], *, timeout_ms: int | None = None
+    ) -> list[ConfigResource]:
+        """Return the resources with configurations of these types; of all types if there are none."""
+        request = ListConfigResourcesRequest(resource_types=tuple(resource_types))
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        response = await self._requests.send(request, ListConfigResourcesResponse, deadline_ms)
+        if response.error_code != ErrorCode.NONE:
+            raise failure(response.error_code, "list of resources with configurations")
+        return [
+            ConfigResource(ResourceType(each.resource_type), each.resource_name)
+            for each in response.config_resources
+        ]
 
     async def describe_configs(
         self,

@@ -1,4 +1,4 @@
-"""Validation of the configs of topics, brokers and groups: names, values, and their combinations.
+"""Validation of configs of topics, brokers, groups and client metrics: names, values, and combinations.
 
 Errors: KafkaError, INVALID_CONFIG unless stated otherwise.
 Source: ControllerConfigurationValidator, LogConfig and GroupConfigManager of Apache Kafka 4.3.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.cluster.client_metrics import check_client_metrics
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import BrokerLayers, effective_topic_entry
 from tidelog.cluster.group_configs import GROUP_CONFIGS, limits_of
@@ -40,10 +41,12 @@ def check_configs(
         _check_broker_name(name)
     elif resource_type == ResourceType.GROUP:
         _check_group(settings, name, configs)
+    elif resource_type == ResourceType.CLIENT_METRICS:
+        check_client_metrics(name, configs)
     else:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unknown resource type {resource_type}; allowed are topics, brokers and groups",
+            f"Unknown resource type {resource_type}; allowed are topics, brokers, groups and client metrics",
         )
 
 

@@ -127,9 +127,7 @@ def _check(
     if resource_type == ResourceType.BROKER:
         check_broker_name(config.node_id, name)
         check_broker_change(config, image, name, (yield from configs_after_change(image, change)))
-    elif resource_type == ResourceType.CLIENT_METRICS:
-        raise _invalid_request("client metrics subscriptions are not supported by this broker")
-    elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
+    elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS):
         raise _invalid_request(f"Unknown resource type {resource_type}")
 
 

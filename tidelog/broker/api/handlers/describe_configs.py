@@ -1,4 +1,5 @@
-"""DescribeConfigs (key 32), versions 1-4: the configs of topics, brokers, groups and loggers.
+"""DescribeConfigs (key 32), versions 1-4: the configs of topics, brokers, groups, loggers and client
+metrics subscriptions.
 
 - 1: synonyms, the other values in order of precedence; 3: types and documentation
 
@@ -24,6 +25,7 @@ from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.config_access import require_config_access
+from tidelog.cluster.client_metrics import CLIENT_METRICS_CONFIGS
 from tidelog.cluster.effective_configs import ConfigEntry, ConfigSource, effective_topic_entry
 from tidelog.cluster.group_configs import GROUP_CONFIGS
 from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
@@ -126,10 +128,11 @@ class _Description:
             check_own_id(self._config.node_id, name, str(self._config.node_id))
             return self._loggers()
         if resource_type == ResourceType.CLIENT_METRICS:
-            text = "client metrics subscriptions are not supported by this broker"
-        else:
-            text = f"resource type {resource_type} is unknown"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            if not name:
+                text = "Client metrics subscription name must not be empty"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            return self._client_metrics(name)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} is unknown")
 
     def _topic(self, name: str) -> Iterable[DescribeConfigsResourceResult]:
         check_name(name)
@@ -186,6 +189,13 @@ class _Description:
             else:
                 value = definition.default_text
                 entries = [ConfigEntry(key, value, ConfigSource.DEFAULT)]
+            yield self._config_result(definition, key, value, entries)
+
+    def _client_metrics(self, name: str) -> Iterable[DescribeConfigsResourceResult]:
+        own = self._image.configs.get((ResourceType.CLIENT_METRICS, name), {})
+        for key, definition in CLIENT_METRICS_CONFIGS.items():
+            value = value_text(definition.parse(own[key])) if key in own else definition.default_text
+            entries = [ConfigEntry(key, value, ConfigSource.CLIENT_METRICS)] if key in own else []
             yield self._config_result(definition, key, value, entries)
 
     def _loggers(self) -> Iterable[DescribeConfigsResourceResult]:

@@ -1,7 +1,6 @@
 """ListConfigResources (key 74), versions 0-1: the resources whose configs can be described.
 
-Version 0 is for client metrics subscriptions, which this broker does not have. Version 1 has a list of
-types; an empty one means all.
+Version 0 is for client metrics subscriptions. Version 1 has a list of types; an empty one means all.
 
 Source: KIP-1142; KafkaApis.handleListConfigResources of Apache Kafka 4.3.
 """
@@ -53,6 +52,4 @@ def _names(image: MetadataImage, resource_type: int) -> Iterable[str]:
         return image.topics_by_name
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.id) for _, broker in sorted(image.brokers.items()) if not broker.fenced]
-    if resource_type == ResourceType.GROUP:
-        return [name for kind, name in image.configs if kind == ResourceType.GROUP]
-    return []
+    return [name for kind, name in image.configs if kind == resource_type]

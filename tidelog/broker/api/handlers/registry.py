@@ -67,6 +67,7 @@ from tidelog.broker.api.handlers.share_group_heartbeat import ShareGroupHeartbea
 from tidelog.broker.api.handlers.share_group_offsets import ShareGroupOffsetsHandler
 from tidelog.broker.api.handlers.share_group_state import register_share_group_state_apis
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
+from tidelog.broker.api.handlers.telemetry import register_telemetry_apis
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.coordinators.share.persister import SharePartitionKey
@@ -114,6 +115,8 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
     _register_share_groups(dispatcher, services)
+    if services.client_telemetry is not None:
+        register_telemetry_apis(dispatcher, services.client_telemetry)
     register_sasl_apis(dispatcher)
 
 

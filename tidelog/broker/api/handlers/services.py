@@ -31,6 +31,7 @@ from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.share_partitions.member_sessions import MemberSessions
 from tidelog.broker.share_partitions.registry import SharePartitions
+from tidelog.broker.telemetry.client_telemetry import ClientTelemetry
 from tidelog.cluster.image import MetadataImage
 from tidelog.storage.directories.log_manager import LogManager
 
@@ -72,6 +73,8 @@ class Services:
     log_dir_moves: LogDirMoves
     remote: RemoteAccess | None = None
     """Remote storage; None on a node without it."""
+    client_telemetry: ClientTelemetry | None = None
+    """The metrics of clients; None on a node without receivers of them."""
 
     def image(self) -> MetadataImage:
         """Return the current metadata image."""

@@ -285,9 +285,39 @@ class ServerKeys:
     telemetry_max_bytes = integer(
         "telemetry.max.bytes",
         1_048_576,
-        "The maximum size in bytes, after decompression, of the metrics that a client pushes. Has no "
-        "effect yet.",
+        "The maximum size in bytes of the metrics that a client pushes, before and after decompression.",
         minimum=1,
+    )
+    client_telemetry_metrics_enable = boolean(
+        "client.telemetry.metrics.enable",
+        False,
+        "Whether the metrics that clients push are served on metrics.port. Needs tidelog[otel]. Tidelog's "
+        "own key.",
+    )
+    client_telemetry_series_max = integer(
+        "client.telemetry.series.max",
+        10_000,
+        "The number of series of clients that client.telemetry.metrics.enable serves; further ones are "
+        "rejected. Tidelog's own key.",
+        minimum=0,
+        maximum=20_000,
+    )
+    client_telemetry_otlp_endpoint = optional_text(
+        "client.telemetry.otlp.endpoint",
+        "The URL to which the metrics of clients are sent in OpenTelemetry's protocol over HTTP, for example "
+        "http://collector:4318/v1/metrics. Needs tidelog[otel]. Tidelog's own key.",
+    )
+    client_telemetry_file = optional_text(
+        "client.telemetry.file",
+        "The path of the file to which the metrics of clients are appended as lines of OTLP in JSON. Needs "
+        "tidelog[otel]. Tidelog's own key.",
+    )
+    client_telemetry_file_max_bytes = long(
+        "client.telemetry.file.max.bytes",
+        104_857_600,
+        "The size in bytes at which client.telemetry.file is renamed to <path>.1, and a new file begins. "
+        "Tidelog's own key.",
+        minimum=1_048_576,
     )
     metric_reporters = text_list(
         "metric.reporters",

@@ -1,48 +1,24 @@
 """Regular expressions that clients send: RE2's syntax, as in Kafka, matched in time linear in the text.
 
-Python's own matcher uses backtracking: a pattern of twenty characters could block the event loop for hours.
-
-Bounds: a pattern has at most `CHARACTERS_MAX` characters, and takes at most `MEMORY_MAX_BYTES`, so that even
-the worst match takes no more than about half a microsecond per character of the text.
 Source: KIP-1152 (ListTransactions) and KIP-848 (subscriptions), both with RE2/J.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-import re2
-
+from tidelog.base.linear_pattern import LinearPattern
 from tidelog.protocol.errors import ErrorCode, KafkaError
-
-CHARACTERS_MAX: Final = 1_000
-MEMORY_MAX_BYTES: Final = 1 << 20
 
 
 class RegularExpression:
     """A compiled pattern that must match a whole text. Errors: KafkaError INVALID_REGULAR_EXPRESSION."""
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > CHARACTERS_MAX:
-            raise _invalid_pattern(
-                pattern, f"{len(pattern)} characters; at most {CHARACTERS_MAX} are allowed"
-            )
-        options = re2.Options()
-        options.max_mem = MEMORY_MAX_BYTES
-        options.never_capture = True
-        options.log_errors = False
         try:
-            self._compiled = re2.compile(pattern, options)
-        except re2.error as error:
-            reason = error.args[0] if error.args else "invalid syntax"
-            raise _invalid_pattern(
-                pattern, reason.decode() if isinstance(reason, bytes) else str(reason)
-            ) from error
+            self._pattern = LinearPattern(pattern)
+        except ValueError as error:
+            text = f"pattern {pattern[:100]!r}: {error}"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
 
     def matches(self, text: str) -> bool:
         """Return whether the whole of `text` matches."""
-        return self._compiled.fullmatch(text) is not None
-
-
-def _invalid_pattern(pattern: str, reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"pattern {pattern[:100]!r}: {reason}")
+        return self._pattern.matches(text)

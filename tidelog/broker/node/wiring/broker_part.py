@@ -15,6 +15,7 @@ from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.node.wiring.broker_channels import BrokerChannels
 from tidelog.broker.node.wiring.broker_network import BrokerNetwork
 from tidelog.broker.node.wiring.broker_services import ServingParts, create_services, report_serving
+from tidelog.broker.node.wiring.client_telemetry import create_telemetry
 from tidelog.broker.node.wiring.coordinators import CoordinatorPorts, Coordinators
 from tidelog.broker.node.wiring.log_dir_moves import create_log_dir_moves
 from tidelog.broker.node.wiring.logs_part import LogsPart
@@ -162,6 +163,10 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     access = None if remote is None else remote.access
     share = ShareDelivery(context, purgatories, logs.replicas, coordinators, lambda: store.image, access)
     await stages.start(Stage(name="share partitions", stop=[share.close]))
+    telemetry = create_telemetry(context, purgatories.timers)
+    if telemetry is not None:
+        await stages.start(Stage(name="telemetry", start=[telemetry.start], stop=[telemetry.close]))
+        store.subscribe(telemetry.requests.on_metadata_changed)
     return ServingParts(
         purgatories=purgatories,
         forwarder=forwarder,
@@ -171,6 +176,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
         transactional_writes=transactional_writes,
         share=share,
         remote=remote,
+        telemetry=telemetry,
     )
 
 

@@ -17,6 +17,7 @@ from tidelog.broker.logs.metrics import report_flushes
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.node.wiring.broker_network import BrokerNetwork
+from tidelog.broker.node.wiring.client_telemetry import TelemetryOfClients
 from tidelog.broker.node.wiring.coordinators import Coordinators
 from tidelog.broker.node.wiring.logs_part import LogsPart
 from tidelog.broker.node.wiring.node_context import NodeContext
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
-    """The parts of a broker that requests use; `remote` is None if tiered storage is disabled."""
+    """The parts of a broker that requests use; `remote` is None if tiered storage is disabled.
+
+    `telemetry` is None if no receiver of the metrics of clients is configured.
+    """
 
     purgatories: Purgatories
     forwarder: Forwarder
@@ -46,6 +50,7 @@ class ServingParts:
     transactional_writes: TransactionalWrites
     share: ShareDelivery
     remote: TieredStorage | None
+    telemetry: TelemetryOfClients | None
 
 
 def create_services(
@@ -93,6 +98,7 @@ def create_services(
         authorizer=quorum.authorizer,
         log_dir_moves=log_dir_moves,
         remote=None if parts.remote is None else parts.remote.access,
+        client_telemetry=None if parts.telemetry is None else parts.telemetry.requests,
     )
 
 
@@ -121,4 +127,6 @@ def report_serving(
     report_flushes(metrics, logs.flusher)
     report_transactions(metrics, services.transactions, parts.coordinators.markers)
     parts.transactional_writes.report_to(metrics)
+    if parts.telemetry is not None:
+        parts.telemetry.report_to(metrics)
     report_cleaning(metrics, logs.cleaner, logs.manager)

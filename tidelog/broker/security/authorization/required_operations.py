@@ -171,6 +171,8 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ),
     ApiKey.LIST_TRANSACTIONS: (_each_transactional_id(AclOperation.DESCRIBE),),
     ApiKey.LIST_CONFIG_RESOURCES: (_cluster(AclOperation.DESCRIBE_CONFIGS),),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _NONE,
+    ApiKey.PUSH_TELEMETRY: _NONE,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_each_topic(AclOperation.DESCRIBE),),
     ApiKey.SHARE_GROUP_HEARTBEAT: (*_READ_GROUP, _each_topic(AclOperation.DESCRIBE)),
     ApiKey.SHARE_GROUP_DESCRIBE: (_each_group(AclOperation.DESCRIBE), _each_topic(AclOperation.DESCRIBE)),

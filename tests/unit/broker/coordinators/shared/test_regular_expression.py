@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.shared.regular_expression import CHARACTERS_MAX, RegularExpression
+from tidelog.base.linear_pattern import CHARACTERS_MAX
+from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "^", "$", "1", "-", "é"])

@@ -132,7 +132,7 @@ def test_an_api_that_is_not_in_the_table_cannot_be_registered() -> None:
 
 
 def test_every_served_api_is_in_the_table(tmp_path: Path) -> None:
-    with EmbeddedCluster(2, data_dir=tmp_path):
+    with EmbeddedCluster(2, data_dir=tmp_path, config={"client.telemetry.metrics.enable": "true"}):
         node = read_layout(tmp_path).node(1)
         served = {key for key, _ in served_versions(node.host, node.port)}
         at_controller = {key for key, _ in served_versions(node.host, node.controller_port)}

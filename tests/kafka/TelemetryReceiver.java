@@ -1,0 +1,38 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.apache.kafka.server.telemetry.ClientTelemetry;
+import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
+import org.apache.kafka.shaded.io.opentelemetry.proto.metrics.v1.MetricsData;
+
+/** Makes a broker of Apache Kafka serve client telemetry; it decodes the metrics and ignores them. */
+public class TelemetryReceiver implements MetricsReporter, ClientTelemetry {
+    @Override
+    public ClientTelemetryReceiver clientReceiver() {
+        return (context, payload) -> {
+            try {
+                MetricsData.parseFrom(payload.data());
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        };
+    }
+
+    @Override
+    public void init(List<KafkaMetric> metrics) {}
+
+    @Override
+    public void metricChange(KafkaMetric metric) {}
+
+    @Override
+    public void metricRemoval(KafkaMetric metric) {}
+
+    @Override
+    public void configure(Map<String, ?> configs) {}
+
+    @Override
+    public void close() {}
+}
