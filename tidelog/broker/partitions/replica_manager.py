@@ -14,7 +14,8 @@ partition gets its role in the current metadata:
                                   -> failed -> KAFKA_STORAGE_ERROR
 
 One request can create 10,000 partitions. The logs of partitions that are new in the metadata are therefore
-planned when the queue asks for them, a few at a time.
+planned when the queue asks for them, a few at a time. One update can also change the roles of as many. They
+change in several turns of the event loop (`ChangedPartitions`).
 
 I/O: opens and renames log directories through the LogManager. Errors: KafkaError.
 """
@@ -24,10 +25,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple, cast
 from uuid import UUID
 
+from tidelog.broker.partitions.changed_partitions import ROLES_PER_TURN, ChangedPartitions
 from tidelog.broker.partitions.leadership import Leadership
 from tidelog.broker.partitions.log_retirements import LogRetirements
 from tidelog.broker.partitions.log_work import LogWork
@@ -80,6 +82,9 @@ class ReplicaManager:
         self._listeners: list[RoleListener] = []
         self._log_work = log_work
         self._retirements = LogRetirements(logs, log_work)
+        self._changed = ChangedPartitions()
+        self._follows_later = False
+        """Whether a later turn of the event loop gives the remaining changed partitions their roles."""
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._configs = TopicLogConfigs(topic_defaults)
         self._topic_names: dict[UUID, str] = {}
@@ -181,7 +186,10 @@ class ReplicaManager:
     # ---- following the metadata
 
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
-        """Apply one metadata update: open and remove partitions, and change their roles and configs."""
+        """Apply one metadata update: open and remove partitions, and change their roles and configs.
+
+        If it changes many partitions, some of them get their roles in later turns of the event loop.
+        """
         self._image = image
         changes, removed = RoleChanges(), list[TopicPartition]()
         for deleted_topic in delta.deleted_topics:
@@ -198,7 +206,7 @@ class ReplicaManager:
         for name in delta.changed_topics:
             topic = image.topics_by_name.get(name)
             if topic is not None:
-                partitions = self._follow_topic(topic, delta.base, changes, now_ms)
+                partitions = self._add_changed(topic, delta.base)
                 if partitions is not None:
                     new_partitions.append(partitions)
         if new_partitions:
@@ -206,7 +214,9 @@ class ReplicaManager:
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._configs.apply_to(self.partitions_of_topic(name), image)
-        self._notify(changes, image)
+        # At the start of the node no request is served yet, and other parts need all partitions.
+        at_once = ROLES_PER_TURN if delta.base.offset >= 0 else len(self._changed)
+        self._follow_changed(changes, now_ms, at_once)
 
     def _notify(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Notify the listeners, then complete the requests that wait for one of these partitions."""
@@ -248,13 +258,10 @@ class ReplicaManager:
             self.awaiting_recovery.difference_update(topic_partitions)
         self._retirements.add(topic_partitions, now_ms)
 
-    def _follow_topic(
-        self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
-    ) -> _NewPartitions | None:
-        """Open the assigned partitions of a topic, and give each changed one its role in the metadata.
+    def _add_changed(self, topic: TopicImage, before: MetadataImage) -> _NewPartitions | None:
+        """Add the partitions of a topic that have changed since `before` to those that get roles.
 
-        `before` is the metadata before the update. The role changes are added to `changes`. Return the
-        partitions whose logs must be planned later; None if there are none.
+        Return the partitions whose logs must be planned later; None if there are none.
         """
         self._topic_names[topic.id] = topic.name
         topic_before = before.topics_by_id.get(topic.id)
@@ -271,36 +278,60 @@ class ReplicaManager:
             if topic_before is None:
                 return new
         unplanned = self._unplanned.get(topic.id, ())
-        config = cache(partial(self._current_log_config, topic.name))
-        creations: list[LogCreation] = []
         for index, partition_image in topic.partitions.items():
             previous_image = partitions_before.get(index)
             if (topic.name, index) in self._by_name_and_index:
                 if previous_image is partition_image:
                     continue
-            elif index in unplanned:
+            elif index in unplanned or self.node_id not in partition_image.replicas:
                 continue
-            else:
-                self._retirements.submit(TopicPartition(topic.name, index), now_ms)
             is_new = can_be_new and (previous_image is None or self.node_id not in previous_image.replicas)
+            self._changed.add(topic.id, index, is_new=is_new)
+        return new
+
+    def _follow_changed(self, changes: RoleChanges, now_ms: int, count: int = ROLES_PER_TURN) -> None:
+        """Give `count` changed partitions their roles in the current metadata, and the others later.
+
+        Open those that are assigned to this node. The role changes are added to `changes`, and the listeners
+        are notified.
+        """
+        assert self._image is not None
+        config = cache(self._current_log_config)
+        creations: list[LogCreation] = []
+        for topic_id, index, is_new in self._changed.take(count):
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            if (topic.name, index) not in self._by_name_and_index:
+                self._retirements.submit(TopicPartition(topic.name, index), now_ms)
             creation = self._follow_partition(topic, index, config, changes, now_ms, is_new=is_new)
             if creation is not None:
                 creations.append(creation)
         if creations:
             self._log_work.submit(creations)
-        return new
+        self._notify(changes, self._image)
+        if self._changed and not self._follows_later:
+            self._follows_later = True
+            self._log_work.call_soon(lambda: self._follow_later(now_ms))
+
+    def _follow_later(self, now_ms: int) -> None:
+        self._follows_later = False
+        self._follow_changed(RoleChanges(), now_ms)
 
     def _follow_partition(
         self,
         topic: TopicImage,
         index: int,
-        config: Callable[[], LogConfig],
+        config: Callable[[str], LogConfig],
         changes: RoleChanges,
         now_ms: int,
         *,
         is_new: bool,
     ) -> LogCreation | None:
-        """Give a partition its role, or return the creation of its log if that does not exist yet."""
+        """Give a partition its role, or return the creation of its log if that does not exist yet.
+
+        `config` returns the log configs of a topic.
+        """
         partition_image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
         if self.node_id not in partition_image.replicas or topic_partition in self._pending_creations:
@@ -309,7 +340,7 @@ class ReplicaManager:
             partition = self.partitions.get(topic_partition)
             if partition is None:
                 self._quarantine_if_damaged(topic_partition, partition_image, now_ms)
-                log = self._find_or_plan_log(topic_partition, topic.id, config(), now_ms, is_new)
+                log = self._find_or_plan_log(topic_partition, topic.id, config(topic.name), now_ms, is_new)
                 if isinstance(log, LogCreation):
                     self._pending_creations.add(topic_partition)
                     return log
@@ -323,7 +354,7 @@ class ReplicaManager:
     ) -> Iterator[LogCreation | Retirement]:
         """Plan the logs of new partitions, one after the other, if they are still assigned to this node."""
         for topic, indexes in topics:
-            config = cache(partial(self._current_log_config, topic.name))
+            config = cache(self._current_log_config)
             for index in indexes:
                 assert self._image is not None
                 current = self._image.topics_by_id.get(topic.id)
@@ -399,8 +430,8 @@ class ReplicaManager:
         for name in dict.fromkeys(each.topic for each in outdated_partitions):
             newer_topic = image.topics_by_name.get(name)
             if newer_topic is not None:
-                self._follow_topic(newer_topic, image, changes, now_ms)
-        self._notify(changes, image)
+                self._add_changed(newer_topic, image)
+        self._follow_changed(changes, now_ms)
 
     def _register_outdated(self, creation: LogCreation, outcome: PartitionLog | Exception) -> None:
         """Register the log of a partition that was removed during the creation, so that it can be retired."""

@@ -90,7 +90,9 @@ class TopicSubscriber:
         if topic_name in delta.changed_topics:
             for index, partition_image in image.topics_by_name[topic_name].partitions.items():
                 if partition_image.leader == self._services.config.node_id:
-                    if TopicPartition(topic_name, index) in partitions:
+                    partition = partitions.get(TopicPartition(topic_name, index))
+                    # A partition that gets its role in a later turn is reported by `CoordinatorRoles`.
+                    if partition is not None and partition.leader_epoch == partition_image.leader_epoch:
                         coordinator.on_leadership(index)
                 else:
                     coordinator.on_resignation(index)
