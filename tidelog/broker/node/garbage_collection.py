@@ -1,71 +1,52 @@
-"""The garbage collections of a broker process: young ones are short, full ones run only if memory has grown.
+"""The garbage collections of a broker process: each visits a bounded number of objects.
 
-A full collection visits all objects and blocks the event loop meanwhile: about 150 ms with 2,000 partitions.
-Python starts one after a number of new objects, so that a few requests with 100,000 elements each would start
-it. Reference counting releases nearly everything here, because connections, requests and partitions break
-their reference cycles when they end, and young collections find the cycles of short-lived objects. Only old
-objects in a cycle are left for a full collection, and they make memory grow. It therefore runs if the objects
-take twice the memory that they took after the last one. A node in a steady state runs none. Garbage in cycles
-never takes more memory than the rest, or GROWTH_BLOCKS_MIN.
+A collection blocks the event loop. One of all objects of a node with 2,000 partitions takes 150 ms. Reference
+counting releases nearly everything here, because connections, requests and partitions break their reference
+cycles when they end. A collection only has to find the few cycles that are left, such as those of errors.
 
-I/O: the collector of the process; timers of the event loop.
+    new objects      visited by the young collections, which Python starts after THRESHOLDS
+    old objects      those that survived; visited by the full collections
+    permanent ones   never visited again: the objects of the start, and those by which the node has grown
+
+When more than OLD_OBJECTS_MAX objects survive a full collection, the node has grown, for example by
+partitions, and the old objects become permanent. A node in a steady state makes no objects permanent, so its
+cycles are found however long it runs. The memory of cycles that are never found is bounded by the growth of
+the node: only objects that became permanent can be in them.
+
+I/O: the collector of the process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import sys
-from collections.abc import Callable
 from typing import Final
 
-THRESHOLDS: Final = (1_000, 10, 1_000_000)
-"""See `gc.set_threshold`; Python's defaults are 700, 10, 10. Young collections take about 2 ms."""
+THRESHOLDS: Final = (1_000, 5, 1)
+"""See `gc.set_threshold`; Python's defaults are 700, 10, 10.
 
-CHECK_INTERVAL_S: Final = 3_600.0
-"""The interval between two checks whether memory has grown."""
-
-GROWTH_BLOCKS_MIN: Final = 500_000
-"""The number of new blocks of memory below which no full collection runs: about 40 MiB."""
+A young collection visits up to 7,000 objects, which takes about 1 ms. A full one visits three times as many,
+and up to OLD_OBJECTS_MAX old ones.
+"""
+OLD_OBJECTS_MAX: Final = 10_000
+OLDEST_GENERATION: Final = 2
 
 
 class GarbageCollection:
     """Sets the collector up for a process that only runs a broker."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        count_blocks: Callable[[], int] = sys.getallocatedblocks,
-    ) -> None:
-        """Use `count_blocks` for the number of memory blocks of all objects."""
-        self._loop = loop
-        self._count_blocks = count_blocks
-        self._blocks_after_collection = 0
-        self._timer: asyncio.TimerHandle | None = None
-
     def start(self) -> None:
-        """Make the objects of the start permanent, and schedule the first check.
-
-        A collection of the permanent objects, mainly of the models of an S3 client, would take 40 ms.
-        """
+        """Make the objects of the start permanent: mainly modules, partitions, the models of an S3 client."""
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
-        self._blocks_after_collection = self._count_blocks()
-        self._schedule()
+        gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:
-        """Schedule no further check."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Make no further objects permanent."""
+        gc.callbacks.remove(self._on_collection)
 
-    def _schedule(self) -> None:
-        self._timer = self._loop.call_later(CHECK_INTERVAL_S, self._check)
-
-    def _check(self) -> None:
-        """Run a full collection if the objects take twice the memory, and schedule the next check."""
-        growth = self._count_blocks() - self._blocks_after_collection
-        if growth >= max(self._blocks_after_collection, GROWTH_BLOCKS_MIN):
-            gc.collect()
-            self._blocks_after_collection = self._count_blocks()
-        self._schedule()
+    def _on_collection(self, phase: str, information: dict[str, int]) -> None:
+        """Make the survivors of a full collection permanent if there are many."""
+        if phase != "stop" or information["generation"] != OLDEST_GENERATION:
+            return
+        if len(gc.get_objects(generation=OLDEST_GENERATION)) > OLD_OBJECTS_MAX:
+            gc.freeze()

@@ -69,7 +69,7 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     end_tasks = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
     node = await _start(config, failure, end_tasks)
     if node is not None:
-        garbage_collection = GarbageCollection(loop)
+        garbage_collection = GarbageCollection()
         garbage_collection.start()
         try:
             await announce(config, tuple(node.addresses()))

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Iterator
 
 import pytest
 
-from tidelog.broker.node.garbage_collection import CHECK_INTERVAL_S, GROWTH_BLOCKS_MIN, GarbageCollection
+from tidelog.broker.node.garbage_collection import (
+    OLD_OBJECTS_MAX,
+    OLDEST_GENERATION,
+    THRESHOLDS,
+    GarbageCollection,
+)
 
-
-class TimerLoop:
-    """An event loop whose only timer the test runs."""
-
-    def __init__(self) -> None:
-        self.timer: tuple[float, Callable[[], None]] | None = None
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> TimerLoop:
-        self.timer = delay_s, callback
-        return self
-
-    def cancel(self) -> None:
-        self.timer = None
+VISITED_MAX = OLD_OBJECTS_MAX + (THRESHOLDS[2] + 2) * (THRESHOLDS[1] + 2) * THRESHOLDS[0]
+"""Old objects, those of the young collections between two full ones, and new ones."""
 
 
 class Node:
@@ -35,100 +27,87 @@ class Node:
 
 
 @pytest.fixture
-def loop() -> Iterator[TimerLoop]:
+def collection() -> Iterator[GarbageCollection]:
     thresholds = gc.get_threshold()
-    yield TimerLoop()
+    collection = GarbageCollection()
+    collection.start()
+    yield collection
+    collection.stop()
     gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
-def test_requests_with_100000_elements_start_no_full_collection(loop: TimerLoop) -> None:
-    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop))
-    generations: list[int] = []
+def old_object() -> Node:
+    """Return an object of the oldest generation."""
+    node = Node()
+    gc.collect(1)
+    gc.collect(1)
+    return node
+
+
+def grow() -> list[list[int]]:
+    """Return as many new objects as become permanent in the next full collection."""
+    return [[number] for number in range(OLD_OBJECTS_MAX + 1)]
+
+
+@pytest.mark.usefixtures("collection")
+def test_a_full_collection_of_a_growing_node_visits_a_bounded_number_of_objects() -> None:
+    """With 2,000 partitions, a collection of all objects blocked the event loop for 150 ms."""
+    visited: list[int] = []
 
     def on_collection(phase: str, information: dict[str, int]) -> None:
-        if phase == "start":
-            generations.append(information["generation"])
+        if phase == "start" and information["generation"] == OLDEST_GENERATION:
+            visited.append(len(gc.get_objects()))
 
-    collection.start()
     gc.callbacks.append(on_collection)
     try:
-        for _ in range(30):
-            elements = [[number] for number in range(100_000)]
-            del elements
+        partitions = [[number] for number in range(500_000)]
     finally:
         gc.callbacks.remove(on_collection)
-        collection.stop()
-    assert 1 in generations
-    assert 2 not in generations
+    assert partitions
+    assert len(visited) > 1, "there were full collections"
+    assert max(visited) <= VISITED_MAX
 
 
-class Memory:
-    """The number of memory blocks, which the test sets."""
-
-    def __init__(self, blocks: int) -> None:
-        self.blocks = blocks
-
-    def count(self) -> int:
-        return self.blocks
-
-
-def old_garbage() -> weakref.ref[Node]:
-    """Return a reference to garbage of the oldest generation, which only a full collection releases."""
-    node: Node | None = Node()
-    reference = weakref.ref(node)
-    gc.collect(1)
-    node = None
-    gc.collect(1)
-    assert reference() is not None
-    return reference
+@pytest.mark.usefixtures("collection")
+def test_the_objects_of_a_node_that_has_grown_become_permanent() -> None:
+    partitions = grow()
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() - before > OLD_OBJECTS_MAX
+    assert len(partitions) > OLD_OBJECTS_MAX
 
 
-def run_check(loop: TimerLoop) -> None:
-    assert loop.timer is not None, "the next check is scheduled"
-    delay_s, check = loop.timer
-    assert delay_s == CHECK_INTERVAL_S
-    check()
-
-
-def test_no_full_collection_runs_while_memory_does_not_grow(loop: TimerLoop) -> None:
-    memory = Memory(2_000_000)
-    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
-    collection.start()
-    reference = old_garbage()
-    memory.blocks = 3_999_999
-    run_check(loop)
-    run_check(loop)
-    assert reference() is not None
-    collection.stop()
-    assert loop.timer is None
-
-
-def test_old_objects_in_a_reference_cycle_are_released_when_memory_has_doubled(loop: TimerLoop) -> None:
-    memory = Memory(2_000_000)
-    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
-    collection.start()
-    reference = old_garbage()
-    memory.blocks = 4_000_000
-    run_check(loop)
+@pytest.mark.usefixtures("collection")
+def test_permanent_objects_are_released_when_nothing_refers_to_them() -> None:
+    permanent, partitions = Node(), grow()
+    gc.collect()
+    reference = weakref.ref(permanent)
+    permanent.myself = None  # type: ignore[assignment]
+    del permanent
     assert reference() is None
-    later = old_garbage()
-    run_check(loop)
-    assert later() is not None, "memory has not doubled again"
-    memory.blocks = 8_000_000
-    run_check(loop)
-    assert later() is None
-    collection.stop()
+    assert partitions
 
 
-def test_a_small_process_runs_no_full_collection_for_a_few_objects(loop: TimerLoop) -> None:
-    memory = Memory(100_000)
-    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
+@pytest.mark.usefixtures("collection")
+def test_in_a_steady_state_old_objects_in_a_reference_cycle_are_released() -> None:
+    for _ in range(3):
+        reference = weakref.ref(old_object())
+        assert reference() is not None, "it is garbage of the oldest generation"
+        before = gc.get_freeze_count()
+        gc.collect()
+        assert reference() is None
+        assert gc.get_freeze_count() <= before, "nothing became permanent"
+
+
+def test_after_the_end_of_the_node_no_object_becomes_permanent() -> None:
+    thresholds = gc.get_threshold()
+    collection = GarbageCollection()
     collection.start()
-    reference = old_garbage()
-    memory.blocks = 100_000 + GROWTH_BLOCKS_MIN - 1
-    run_check(loop)
-    assert reference() is not None
-    memory.blocks += 1
-    run_check(loop)
-    assert reference() is None
     collection.stop()
+    partitions, before = grow(), gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() <= before
+    assert partitions
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
@@ -214,3 +216,22 @@ def test_invalid_topic_configs_do_not_prevent_role_changes(
     )
     assert partition.log.config.max_message_bytes == 500
     assert partition.leader_epoch == 2
+
+
+def test_a_deleted_partition_is_released_without_a_garbage_collection(replicas: Replicas) -> None:
+    """A full collection may never visit it: see `tidelog.broker.node.garbage_collection`."""
+
+    def log_count() -> int:
+        return sum(isinstance(each, PartitionLog) for each in gc.get_objects())
+
+    gc.collect()
+    before = log_count()
+    topic_id = replicas.create("t", 2)
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    assert log_count() == before + 2
+    gc.disable()
+    try:
+        replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+        assert log_count() == before
+    finally:
+        gc.enable()
