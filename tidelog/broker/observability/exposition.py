@@ -3,7 +3,7 @@
 A node with thousands of partitions has tens of thousands of samples, which take about 10 us each. The event
 loop can serve requests between two pieces. The values of a piece are read when it is rendered.
 
-Bounds: SAMPLES_PER_PIECE samples are encoded at a time.
+Bounds: SAMPLES_PER_PIECE samples are encoded at a time; a histogram has one for each bucket, and two more.
 I/O: none. A scrape reads live objects and therefore must run on their event loop.
 """
 
@@ -25,9 +25,10 @@ from tidelog.broker.observability.metrics import NANOSECONDS, BrokerMetrics, Fam
 
 logger = logging.getLogger(__name__)
 
-SAMPLES_PER_PIECE: Final = 200
+SAMPLES_PER_PIECE: Final = 100
 _END: Final = b"# EOF\n"
 _BUCKETS: Final = (*map(str, BOUNDS_S), "+Inf")
+_HISTOGRAMS_PER_PIECE: Final = SAMPLES_PER_PIECE // (len(_BUCKETS) + 2)
 _Encode: TypeAlias = Callable[[Collector], bytes]
 
 
@@ -88,7 +89,7 @@ def _encoder(accept: str) -> tuple[_Encode, str]:
 
 def _pieces(metric: Metric, encode: _Encode) -> Iterator[bytes]:
     samples = metric.samples
-    for start in _piece_starts(samples):
+    for start in _piece_starts(samples, SAMPLES_PER_PIECE):
         part = copy(metric)
         part.samples = samples[start : start + SAMPLES_PER_PIECE]
         yield _text(part, encode, has_head=start == 0)
@@ -100,9 +101,10 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
     except Exception:
         logger.exception("Cannot read metric %s; this scrape does not contain it", family.name)
         return
-    for start in _piece_starts(values):
+    size = _HISTOGRAMS_PER_PIECE if family.kind is FamilyKind.HISTOGRAM else SAMPLES_PER_PIECE
+    for start in _piece_starts(values, size):
         metric = _FAMILIES[family.kind](family.name, family.documentation, labels=family.labels)
-        for labels, value in values[start : start + SAMPLES_PER_PIECE]:
+        for labels, value in values[start : start + size]:
             if isinstance(metric, HistogramMetricFamily):
                 assert isinstance(value, TimeHistogram)
                 buckets = list(zip(_BUCKETS, accumulate(value.buckets), strict=True))
@@ -113,9 +115,9 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
         yield _text(metric, encode, has_head=start == 0)
 
 
-def _piece_starts(items: Sized) -> range:
-    """Return the start indexes of the pieces of `items`; there is at least one piece."""
-    return range(0, max(len(items), 1), SAMPLES_PER_PIECE)
+def _piece_starts(items: Sized, size: int) -> range:
+    """Return the start indexes of pieces of up to `size` of the `items`; there is at least one piece."""
+    return range(0, max(len(items), 1), size)
 
 
 def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
