@@ -96,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
             resources.config.socket_request_max_bytes if frame_bytes_max is None else frame_bytes_max,
             resources.spare_memory,
             memory.uncounted_bytes,
+            resources.mapping_release.release,
         )
         self.buffer = buffer
         self.core = ConnectionCore(

@@ -1,12 +1,14 @@
-"""The budgets of a node for the bytes of requests, over all connections.
+"""The memory of a node for the bytes of requests, over all connections: its budgets, and its release.
 
 `RequestMemory` bounds requests that are being received or processed. `SpareMemory` bounds the memory that is
-allocated for claimed frame sizes before the bytes are received.
+allocated for claimed frame sizes before the bytes are received. `MappingRelease` releases the memory of large
+frames in pieces: the kernel takes 3.5 ms to release 50 MB at once.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import mmap
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -22,6 +24,8 @@ SMALL_COST_BITS: Final = 20
 """Requests that need less than two to this power of bytes wait in one group."""
 _FREE_MEMORY_DIVISOR: Final = 4
 """A request is admitted if it takes at most this fraction of the free memory."""
+RELEASED_BYTES: Final = 4 * 1024 * 1024
+"""To release this much takes about 0.3 ms."""
 
 
 class RequestMemory:
@@ -179,3 +183,42 @@ class SpareMemory:
     def give_back(self, size_bytes: int) -> None:
         """Release `size_bytes` that `try_take` has taken."""
         self._free_bytes += size_bytes
+
+
+class MappingRelease:
+    """The mappings that receive buffers no longer use, in the order in which they are released.
+
+    In each iteration of the event loop the first one loses RELEASED_BYTES from its end. If a view of it still
+    exists, it is left to this view, whose end releases it at once. `call_soon` is the loop's.
+    """
+
+    __slots__ = ("_call_soon", "_unused")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._unused: deque[mmap.mmap] = deque()
+
+    def release(self, mapping: mmap.mmap) -> None:
+        """Release a mapping in later iterations; the caller has no view of it any more."""
+        self._unused.append(mapping)
+        if len(self._unused) == 1:
+            self._call_soon(self._release_piece)
+
+    def _release_piece(self) -> None:
+        if not _release_end(self._unused[0]):
+            self._unused.popleft()
+        if self._unused:
+            self._call_soon(self._release_piece)
+
+
+def _release_end(mapping: mmap.mmap) -> bool:
+    """Release the last piece of a mapping; return False if the rest is to be released at once."""
+    remaining_bytes = len(mapping) - RELEASED_BYTES
+    if remaining_bytes <= 0:
+        return False
+    try:
+        mapping.resize(remaining_bytes)
+    except (BufferError, OSError, SystemError):
+        # A view of an earlier frame still exists, or the system cannot change the size of mappings.
+        return False
+    return True

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.network.memory import SpareMemory
@@ -50,13 +51,22 @@ class ReceiveBuffer:
         "_end",
         "_frame_bytes_max",
         "_pinned",
+        "_release_mapping",
         "_spare",
         "_spare_taken",
         "_start",
         "_view",
     )
 
-    def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        spare: SpareMemory,
+        admitted_bytes: int = 2**31,
+        release_mapping: Callable[[mmap.mmap], None] | None = None,
+    ) -> None:
+        """Create it without memory; `release_mapping` releases a mapping later, None releases it at once."""
+        self._release_mapping = release_mapping
         self._frame_bytes_max = frame_bytes_max
         self._admitted_bytes = admitted_bytes
         """The size of the largest frame that is received completely and returned by `next_frame`."""
@@ -278,6 +288,9 @@ class ReceiveBuffer:
             view[:pending] = self._view[self._start : self._end]
         if capacity != self._spare_taken:
             self._give_back_spare()
+        if isinstance(self._data, mmap.mmap) and self._release_mapping is not None:
+            self._view.release()
+            self._release_mapping(self._data)
         self._data, self._view = data, view
         self._start, self._end = 0, pending
 
