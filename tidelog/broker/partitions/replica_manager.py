@@ -4,18 +4,17 @@
 the partition leader or follower, and removes partitions that were deleted or reassigned. Requests look up a
 partition. They get the partition, or an error code with the reason why it cannot be used.
 
-A thread creates the logs of new partitions and retires those of deleted ones (`LogWork`). Requests for a
+A thread creates the logs of new partitions and retires those of deleted ones (`LogPlanning`). Requests for a
 partition whose log does not exist yet get NOT_LEADER_OR_FOLLOWER. When its log has been created, the
-partition gets its role in the current metadata:
+partition gets its role in the current metadata (`RoleAssignment`):
 
     assigned -> log being created -> created, still assigned -> leader or follower
                                   -> created, but deleted or reassigned in the meantime -> removed; the log of
                                      a newer topic of the same name is created
                                   -> failed -> KAFKA_STORAGE_ERROR
 
-One request can create 10,000 partitions. The logs of partitions that are new in the metadata are therefore
-planned when the queue asks for them, a few at a time. One update can also change the roles of as many. They
-change in several turns of the event loop (`ChangedPartitions`).
+One update can change the roles of 10,000 partitions. They change in several turns of the event loop
+(`ChangedPartitions`).
 
 I/O: opens and renames log directories through the LogManager. Errors: KafkaError.
 """
@@ -23,23 +22,22 @@ I/O: opens and renames log directories through the LogManager. Errors: KafkaErro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cache
-from typing import NamedTuple, cast
+from typing import cast
 from uuid import UUID
 
 from tidelog.broker.partitions.changed_partitions import ROLES_PER_TURN, ChangedPartitions
 from tidelog.broker.partitions.leadership import Leadership
-from tidelog.broker.partitions.log_retirements import LogRetirements
+from tidelog.broker.partitions.log_planning import LogPlanning, NewPartitions, PlanningPorts
 from tidelog.broker.partitions.log_work import LogWork
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.role_assignment import RoleAssignment
 from tidelog.broker.partitions.role_changes import RoleChanges, RoleListener
 from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import (
-    NO_LEADER,
-    LeaderRecoveryState,
     MetadataImage,
     PartitionImage,
     ResourceType,
@@ -54,13 +52,6 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-
-class _NewPartitions(NamedTuple):
-    """The partitions of a topic that one metadata update has added."""
-
-    topic: TopicImage
-    indexes: Sequence[int]
 
 
 class ReplicaManager:
@@ -81,7 +72,9 @@ class ReplicaManager:
         self.leadership = leadership
         self._listeners: list[RoleListener] = []
         self._log_work = log_work
-        self._retirements = LogRetirements(logs, log_work)
+        self._planning = LogPlanning(node_id, logs, log_work)
+        self._planning_ports = PlanningPorts(self._topic_by_id, self._current_log_config, self._follow_new)
+        self._roles = RoleAssignment(node_id)
         self._changed = ChangedPartitions()
         self._follows_later = False
         """Whether a later turn of the event loop gives the remaining changed partitions their roles."""
@@ -89,12 +82,7 @@ class ReplicaManager:
         self._configs = TopicLogConfigs(topic_defaults)
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
-        self._pending_creations: set[TopicPartition] = set()
-        self._unplanned: dict[UUID, set[int]] = {}
-        """The partitions whose logs `_plan_new_logs` has not planned yet, by topic."""
         self._image: MetadataImage | None = None
-        self.awaiting_recovery: set[TopicPartition] = set()
-        """Partitions that this node leads after their logs have been recovered from remote storage."""
 
     def add_listener(self, listener: RoleListener) -> None:
         """Notify `listener` of further changes of roles, after the listeners that were added before."""
@@ -167,6 +155,11 @@ class ReplicaManager:
         return (name, index) in self._by_name_and_index
 
     @property
+    def awaiting_recovery(self) -> Set[TopicPartition]:
+        """The partitions that this node leads after their logs have been recovered from remote storage."""
+        return self._roles.awaiting_recovery
+
+    @property
     def unavailable_count(self) -> int:
         """The number of partitions that are assigned to this node and cannot be used."""
         return len(self._unavailable)
@@ -202,7 +195,7 @@ class ReplicaManager:
         # Removed first, so that a new topic of the same name does not find the old partitions.
         changes.remove(removed)
         self._remove(changes.removed, now_ms)
-        new_partitions: list[_NewPartitions] = []
+        new_partitions: list[NewPartitions] = []
         for name in delta.changed_topics:
             topic = image.topics_by_name.get(name)
             if topic is not None:
@@ -210,7 +203,7 @@ class ReplicaManager:
                 if partitions is not None:
                     new_partitions.append(partitions)
         if new_partitions:
-            self._log_work.submit_plans(self._plan_new_logs(new_partitions, now_ms))
+            self._planning.submit_new(new_partitions, self._planning_ports, now_ms)
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._configs.apply_to(self.partitions_of_topic(name), image)
@@ -254,11 +247,10 @@ class ReplicaManager:
         if self._unavailable:
             for topic_partition in topic_partitions:
                 self._unavailable.pop(topic_partition, None)
-        if self.awaiting_recovery:
-            self.awaiting_recovery.difference_update(topic_partitions)
-        self._retirements.add(topic_partitions, now_ms)
+        self._roles.forget(topic_partitions)
+        self._planning.retire(topic_partitions, now_ms)
 
-    def _add_changed(self, topic: TopicImage, before: MetadataImage) -> _NewPartitions | None:
+    def _add_changed(self, topic: TopicImage, before: MetadataImage) -> NewPartitions | None:
         """Add the partitions of a topic that have changed since `before` to those that get roles.
 
         Return the partitions whose logs must be planned later; None if there are none.
@@ -270,14 +262,13 @@ class ReplicaManager:
         )
         # A partition that existed when the node started may have its log in an offline directory.
         can_be_new = before.offset >= 0
-        new: _NewPartitions | None = None
+        new: NewPartitions | None = None
         if can_be_new and len(topic.partitions) > len(partitions_before):
             indexes = [index for index in topic.partitions if index not in partitions_before]
-            self._unplanned.setdefault(topic.id, set()).update(indexes)
-            new = _NewPartitions(topic, indexes)
+            new = self._planning.add_new(topic, indexes)
             if topic_before is None:
                 return new
-        unplanned = self._unplanned.get(topic.id, ())
+        unplanned = self._planning.unplanned(topic.id)
         for index, partition_image in topic.partitions.items():
             previous_image = partitions_before.get(index)
             if (topic.name, index) in self._by_name_and_index:
@@ -303,12 +294,12 @@ class ReplicaManager:
             if topic is None:
                 continue
             if (topic.name, index) not in self._by_name_and_index:
-                self._retirements.submit(TopicPartition(topic.name, index), now_ms)
+                self._planning.retire_earlier_log(TopicPartition(topic.name, index), now_ms)
             creation = self._follow_partition(topic, index, config, changes, now_ms, is_new=is_new)
             if creation is not None:
                 creations.append(creation)
         if creations:
-            self._log_work.submit(creations)
+            self._planning.submit(creations)
         self._notify(changes, self._image)
         if self._changed and not self._follows_later:
             self._follows_later = True
@@ -334,58 +325,31 @@ class ReplicaManager:
         """
         partition_image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
-        if self.node_id not in partition_image.replicas or topic_partition in self._pending_creations:
+        if self.node_id not in partition_image.replicas or self._planning.is_pending(topic_partition):
             return None
         with self._isolate_failure(topic_partition, changes):
             partition = self.partitions.get(topic_partition)
             if partition is None:
-                self._quarantine_if_damaged(topic_partition, partition_image, now_ms)
-                log = self._find_or_plan_log(topic_partition, topic.id, config(topic.name), now_ms, is_new)
+                log = self._planning.find_or_plan(
+                    topic_partition, topic, config(topic.name), now_ms, is_new=is_new
+                )
                 if isinstance(log, LogCreation):
-                    self._pending_creations.add(topic_partition)
                     return log
                 partition = Partition(topic_partition, topic.id, log, self.leadership)
-            self._update_role(partition, partition_image, changes)
+            self._roles.assign(partition, partition_image, changes)
             self._register(partition)
         return None
 
-    def _plan_new_logs(
-        self, topics: Iterable[_NewPartitions], now_ms: int
-    ) -> Iterator[LogCreation | Retirement]:
-        """Plan the logs of new partitions, one after the other, if they are still assigned to this node."""
-        for topic, indexes in topics:
-            config = cache(self._current_log_config)
-            for index in indexes:
-                assert self._image is not None
-                current = self._image.topics_by_id.get(topic.id)
-                if current is None:
-                    break
-                self._unplanned[topic.id].discard(index)
-                topic_partition = TopicPartition(topic.name, index)
-                yield from self._retirements.plan(topic_partition, now_ms)
-                changes = RoleChanges()
-                creation = self._follow_partition(current, index, config, changes, now_ms, is_new=True)
-                if creation is not None:
-                    yield creation
-                elif changes.has_any:
-                    self._notify(changes, self._image)
-            # Another iterator may plan further partitions of this topic, or may have removed its entry.
-            if not self._unplanned.get(topic.id) or self.topic_name(topic.id) is None:
-                self._unplanned.pop(topic.id, None)
-
-    def _find_or_plan_log(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        now_ms: int,
-        is_new: bool,
-    ) -> PartitionLog | LogCreation:
-        """Return the log of a partition, or its creation if it does not exist yet."""
-        log = self.logs.find(topic_partition, topic_id, config, now_ms)
-        if log is not None:
-            return log
-        return self.logs.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
+    def _follow_new(
+        self, topic: TopicImage, index: int, config: Callable[[str], LogConfig], now_ms: int
+    ) -> LogCreation | None:
+        """Return the creation of the log of a new partition; give it its role if the log exists."""
+        assert self._image is not None
+        changes = RoleChanges()
+        creation = self._follow_partition(topic, index, config, changes, now_ms, is_new=True)
+        if changes.has_any:
+            self._notify(changes, self._image)
+        return creation
 
     def on_log_work_done(
         self,
@@ -412,7 +376,7 @@ class ReplicaManager:
         outdated_partitions: list[TopicPartition] = []
         for creation, outcome in outcomes:
             topic_partition = creation.topic_partition
-            self._pending_creations.discard(topic_partition)
+            self._planning.end_creation(creation)
             topic = image.topics_by_id.get(cast(UUID, creation.topic_id))
             partition_image = None if topic is None else topic.partitions.get(topic_partition.partition)
             if topic is None or partition_image is None or self.node_id not in partition_image.replicas:
@@ -422,7 +386,7 @@ class ReplicaManager:
             with self._isolate_failure(topic_partition, changes):
                 log = self.logs.on_created(creation, outcome)
                 partition = Partition(topic_partition, topic.id, log, self.leadership)
-                self._update_role(partition, partition_image, changes)
+                self._roles.assign(partition, partition_image, changes)
                 self._register(partition)
         self._remove(outdated_partitions, now_ms)
         # Configs may have changed while a log was being created.
@@ -448,39 +412,9 @@ class ReplicaManager:
         assert self._image is not None
         return self.log_config(topic, self._image)
 
-    def _quarantine_if_damaged(
-        self, topic_partition: TopicPartition, partition_image: PartitionImage, now_ms: int
-    ) -> None:
-        """Quarantine a damaged log that another replica can replace; it is fetched from the leader again.
-
-        The log is kept while this node is the leader, in the ISR or an eligible leader replica.
-        """
-        owners = (partition_image.leader, *partition_image.isr, *partition_image.eligible_leader_replicas)
-        if partition_image.leader == NO_LEADER or self.node_id in owners:
-            return
-        if self.logs.retire_damaged(topic_partition, now_ms):
-            logger.warning(
-                "Quarantining the damaged log of partition %s; fetching it again from broker %d",
-                topic_partition,
-                partition_image.leader,
-            )
-
-    def _update_role(
-        self, partition: Partition, partition_image: PartitionImage, changes: RoleChanges
-    ) -> None:
-        """Make the partition leader or follower, and add it to `changes` if listeners must know."""
-        if self.awaiting_recovery:
-            self.awaiting_recovery.discard(partition.topic_partition)
-        if partition_image.leader == self.node_id:
-            if _must_recover(partition, partition_image):
-                partition.end_role()
-                self.awaiting_recovery.add(partition.topic_partition)
-                changes.followers.append(partition)
-                return
-            partition.make_leader(partition_image)
-            changes.leaders.append(partition)
-        elif partition.make_follower(partition_image):
-            changes.followers.append(partition)
+    def _topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        assert self._image is not None
+        return self._image.topics_by_id.get(topic_id)
 
     @contextmanager
     def _isolate_failure(self, topic_partition: TopicPartition, changes: RoleChanges) -> Iterator[None]:
@@ -535,13 +469,11 @@ class ReplicaManager:
         if image is None or self.partitions.get(topic_partition) is not partition:
             return
         partition_image = image.topics_by_id[partition.topic_id].partitions[topic_partition.partition]
-        if topic_partition not in self.awaiting_recovery or partition_image.leader != self.node_id:
+        if not self._roles.must_lead_when_recovered(partition, partition_image):
             return
         changes = RoleChanges()
         with self._isolate_failure(topic_partition, changes):
-            self.awaiting_recovery.discard(topic_partition)
-            partition.make_leader(partition_image)
-            changes.leaders.append(partition)
+            self._roles.lead_recovered(partition, partition_image, changes)
         self._notify(changes, image)
 
     # ---- configs
@@ -561,19 +493,3 @@ class ReplicaManager:
         """Remove lagging followers from the ISRs; called every replica.lag.time.max.ms / 2."""
         for partition in list(self.partitions.values()):
             partition.check_isr()
-
-
-def _must_recover(partition: Partition, partition_image: PartitionImage) -> bool:
-    """Return whether this node may become leader only with the log that is in remote storage.
-
-    It was elected without the records of the partition: the topic is restored, or the election was unclean.
-    A log without local records may also be the remains of an interrupted recovery. The records of a mounted
-    topic are never local.
-    """
-    log = partition.log
-    if partition.leader is not None or not log.remote_log_enabled:
-        return False
-    return log.config.is_mounted or (
-        partition_image.leader_recovery_state == LeaderRecoveryState.RECOVERING
-        and log.local_log_start_offset == log.log_end_offset
-    )
