@@ -24,7 +24,7 @@ sys.stdin.read()
 TRY = """
 import sys
 from tidelog.broker.logs.directory_locks import DirectoryLocks
-from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.os_files import OsFileSystem
 DirectoryLocks(OsFileSystem(), [sys.argv[1]])
 """
 
