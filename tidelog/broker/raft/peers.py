@@ -115,11 +115,13 @@ class Peers:
 class _Reachability:
     """Logs the begin and the end of each outage of one peer, for both of its connections.
 
-    Requests are repeated many times a second: only the first failure is new to an operator.
+    Requests are repeated many times a second: only the first failure is new to an operator. Requests that
+    cannot be sent over an open connection, as to a node of a version without the API, are counted by API.
     """
 
     def __init__(self) -> None:
         self._failures = 0
+        self._unsent: dict[int, int] = {}
 
     def on_failure(self, address: BrokerAddress, reason: str) -> None:
         """Count an attempt that failed; log the first one."""
@@ -135,6 +137,18 @@ class _Reachability:
             attempts = count_text(self._failures, "failed attempt")
             logger.info(text, address.node_id, address.host, address.port, attempts)
         self._failures = 0
+
+    def on_unsent(self, api_key: int, peer: str, error: Exception) -> None:
+        """Count a request that could not be sent; log the first one of its API."""
+        failures = self._unsent[api_key] = self._unsent.get(api_key, 0) + 1
+        level = logging.DEBUG if failures > 1 else logging.INFO
+        logger.log(level, "Cannot send %s to %s: %s", APIS[api_key].name, peer, error)
+
+    def on_sent(self, api_key: int, peer: str) -> None:
+        """Log the number of requests of this API that could not be sent before, if there were any."""
+        if self._unsent and (failures := self._unsent.pop(api_key, 0)):
+            attempts = count_text(failures, "failed attempt")
+            logger.info("%s is sent to %s again after %s", APIS[api_key].name, peer, attempts)
 
 
 class _PeerConnection:
@@ -218,9 +232,10 @@ class _PeerConnection:
         try:
             future = connection.send(message, connection.version_of(message.api_key))
         except (KafkaError, ValueError) as error:
-            logger.info("Cannot send %s to %s: %s", APIS[message.api_key].name, connection.peer, error)
+            self._reachability.on_unsent(message.api_key, connection.peer, error)
             self._on_response(request.request_id, None)
             return
+        self._reachability.on_sent(message.api_key, connection.peer)
 
         def on_done(response: asyncio.Future[ApiMessage]) -> None:
             has_failed = response.cancelled() or response.exception() is not None

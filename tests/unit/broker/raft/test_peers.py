@@ -214,3 +214,23 @@ async def test_a_peer_without_the_api_is_a_failure() -> None:
         await asker.peers.close()
         asker.send_request(3, 1, broker.port, FetchRequest())
         assert asker.answers[3] is None
+
+
+@on_both_loops
+async def test_a_request_that_cannot_be_sent_is_logged_once_until_it_can_be_sent_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
+    requester = RequestingPeer()
+    async with scripted_brokers(2) as (old, new):
+        old.versions = {int(ApiKey.VOTE): -1}
+        respond_to_vote(new)
+        for request_id in range(3):
+            requester.send_request(request_id, 1, old.port, VoteRequest())
+            assert await requester.response_to(request_id) is None
+        requester.send_request(3, 1, new.port, VoteRequest())
+        assert await requester.response_to(3) == VoteResponse()
+        first, last = [record.getMessage() for record in caplog.records]
+        assert first.startswith("Cannot send Vote to ")
+        assert last.startswith("Vote is sent to ") and last.endswith(" again after 3 failed attempts")
+        await requester.peers.close()
