@@ -21,14 +21,12 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
-from tidelog.clients.config.environment import Environment
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.fetched_data import FetchedData
 from tidelog.clients.consumer.offset_requests import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.leader_requests import send_to_leaders
-from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.failures import STALE_METADATA, failure
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -60,7 +58,8 @@ class PartitionReader:
     """Reads from `start_offset` (None: the first offset) to `end_offset` (exclusive).
 
     `end_offset` None means the end of the partition when reading begins (read_committed: the last stable
-    offset). Options: see `ConsumerConfig`. Errors: KafkaError(OFFSET_OUT_OF_RANGE) if the range is not in the
+    offset). `client` is an open client, which remains open; None: one of its own. Options: see
+    `ConsumerConfig`. Errors: KafkaError(OFFSET_OUT_OF_RANGE) if the range is not in the
     log. Retriable errors are retried until there was no progress for `default_api_timeout_ms`.
     """
 
@@ -72,28 +71,25 @@ class PartitionReader:
         start_offset: Offset | None = None,
         end_offset: Offset | None = None,
         replica: BrokerId | None = None,
-        environment: Environment | None = None,
-        authenticator: Authenticator | None = None,
+        client: ClusterClient | None = None,
         **options: Any,
     ) -> None:
         self.config = make_config(ConsumerConfig, {"bootstrap_servers": bootstrap_servers, **options})
         self.topic_partition = TopicPartition(*topic_partition)
         self._start_offset = start_offset
         self._end_offset = end_offset
-        self._environment = environment
-        self._authenticator = authenticator
+        self._shared_client = client
         self._next_fetch: asyncio.Task[PartitionData] | None = None
         self._rack = self.config.client_rack
         self._replica = replica
         self._nearest_replica: BrokerId | None = None
 
     async def __aenter__(self) -> PartitionReader:
+        if self._shared_client is not None:
+            self._client = self._shared_client
+            return self
         self._client = ClusterClient(
-            self.config,
-            self._environment,
-            self._authenticator,
-            allow_auto_topic_creation=False,
-            max_idle_ms=None,
+            self.config, None, None, allow_auto_topic_creation=False, max_idle_ms=None
         )
         await self._client.open(self._deadline_ms())
         return self
@@ -105,7 +101,8 @@ class PartitionReader:
         traceback: TracebackType | None,
     ) -> None:
         await self._cancel_next_fetch()
-        await self._client.close()
+        if self._shared_client is None:
+            await self._client.close()
 
     async def range(self) -> tuple[Offset, Offset]:
         """Return the first offset and the end (exclusive) of the range."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.spark_connector.arrow.worker_memory import freeze_imports
+from tidelog.spark_connector.connections.reader_connection import WORKER_CONNECTIONS
 from tidelog.spark_connector.planning.ranges import OffsetRange, split_ranges
 from tidelog.spark_connector.planning.source_options import SourceOptions
 from tidelog.spark_connector.reading.offset_source import OffsetSource
@@ -78,7 +79,9 @@ def read_partition(options: SourceOptions, partition: InputPartition | None) -> 
     """Yield the records of a task. For no partitions, PySpark runs one task, which reads nothing."""
     if isinstance(partition, RangePartition):
         freeze_imports()
-        yield from read_range(ReadSettings.of(options), partition.offset_range)
+        settings = ReadSettings.of(options)
+        with WORKER_CONNECTIONS.connection(settings.client, settings.poll_timeout_ms) as connection:
+            yield from read_range(settings, partition.offset_range, connection)
     elif isinstance(partition, SlicePartition):
         from tidelog.spark_connector.reading.tier_reader import read_slices
 

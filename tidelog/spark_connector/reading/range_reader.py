@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.spark_connector.connections.loop_thread import LoopThread
-from tidelog.spark_connector.connections.tls import tls_values
+from tidelog.spark_connector.connections.reader_connection import ReaderConnection
 from tidelog.spark_connector.planning.client_options import ClientOptions
 from tidelog.spark_connector.planning.data_loss import request_text, trim_to_log_start
 from tidelog.spark_connector.planning.ranges import OffsetRange
@@ -51,20 +50,25 @@ class ReadSettings:
         )
 
 
-def read_range(settings: ReadSettings, requested: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `requested`.
+def read_range(
+    settings: ReadSettings, requested: OffsetRange, connection: ReaderConnection | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `requested`; without a `connection`, open and close one.
 
     Errors: DataLossError; KafkaError if brokers do not respond in time; DecodeError for damaged batches.
     """
-    with LoopThread("tidelog-spark-reader") as loop:
-        remaining = requested
-        while remaining.size > 0:
-            result = yield from _read_until_lost(loop, settings, remaining)
-            if result.lost is None:
-                return
-            remaining = _after_loss(
-                loop, settings, replace(remaining, start_offset=result.next_offset), result.lost
-            )
+    if connection is None:
+        with ReaderConnection(settings.client, settings.poll_timeout_ms) as own_connection:
+            yield from read_range(settings, requested, own_connection)
+        return
+    remaining = requested
+    while remaining.size > 0:
+        result = yield from _read_until_lost(connection, settings, remaining)
+        if result.lost is None:
+            return
+        remaining = _after_loss(
+            connection, settings, replace(remaining, start_offset=result.next_offset), result.lost
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class _ReadResult:
 
 
 def _read_until_lost(
-    loop: LoopThread, settings: ReadSettings, requested: OffsetRange
+    connection: ReaderConnection, settings: ReadSettings, requested: OffsetRange
 ) -> Generator[pa.RecordBatch, None, _ReadResult]:
     # These imports are slow, and planning does not need them.
     from tidelog.spark_connector.arrow.decoder import ArrowDecoder
@@ -94,7 +98,7 @@ def _read_until_lost(
     )
     loss_error = None
     try:
-        for fetched_range in loop.iterate(_fetched_ranges(settings, requested)):
+        for fetched_range in connection.loop.iterate(_fetched_ranges(connection, requested)):
             yield from decoder.add(fetched_range.records, fetched_range.aborted)
     except KafkaError as error:
         if error.code not in _POSSIBLE_LOSS:
@@ -105,32 +109,28 @@ def _read_until_lost(
 
 
 async def _fetched_ranges(
-    settings: ReadSettings, requested: OffsetRange
+    connection: ReaderConnection, requested: OffsetRange
 ) -> AsyncGenerator[FetchedRange, None]:
-    async with _reader(settings, requested) as reader:
+    async with _reader(connection, requested) as reader:
         async for fetched_range in reader.fetched_ranges():
             yield fetched_range
 
 
-def _reader(settings: ReadSettings, requested: OffsetRange) -> PartitionReader:
-    values: dict[str, Any] = {
-        **settings.client.values,
-        **tls_values(settings.client),
-        "default_api_timeout_ms": settings.poll_timeout_ms,
-    }
+def _reader(connection: ReaderConnection, requested: OffsetRange) -> PartitionReader:
     return PartitionReader(
         topic_partition=requested.topic_partition,
         start_offset=requested.start_offset,
         end_offset=requested.end_offset,
-        **values,
+        client=connection.client,
+        **connection.reader_values,
     )
 
 
 def _after_loss(
-    loop: LoopThread, settings: ReadSettings, requested: OffsetRange, error: KafkaError
+    connection: ReaderConnection, settings: ReadSettings, requested: OffsetRange, error: KafkaError
 ) -> OffsetRange:
     """Return the part that can still be read. Raise DataLossError if `failOnDataLoss` is true."""
-    log_start_offset, log_end_offset = loop.run(_log_bounds(settings, requested.topic_partition))
+    log_start_offset, log_end_offset = connection.loop.run(_log_bounds(connection, requested.topic_partition))
     remaining, loss = trim_to_log_start(requested, log_start_offset)
     if loss is None:
         if log_end_offset > requested.start_offset:
@@ -142,8 +142,8 @@ def _after_loss(
     return remaining
 
 
-async def _log_bounds(settings: ReadSettings, topic_partition: TopicPartition) -> tuple[Offset, Offset]:
-    reader = _reader(settings, OffsetRange(topic_partition, 0, 0))
+async def _log_bounds(connection: ReaderConnection, topic_partition: TopicPartition) -> tuple[Offset, Offset]:
+    reader = _reader(connection, OffsetRange(topic_partition, 0, 0))
     async with reader:
         start = await reader.log_start_offset()
         # The later this is requested, the fewer records count as lost.
