@@ -14,16 +14,18 @@ import pytest
 from tests.support.paths import ROOT
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
+from tidelog.clients.share_consumer.share_consumer import ShareConsumer
 from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 """Text that would run as a script if it were inserted as HTML; the id of a group, and parts of a record."""
+SHARE_GROUP = "workers"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """Run a node with the tiered topic tides, whose last records are hostile or no text, and a group."""
+    """Run a node with the tiered topic tides, whose last records are hostile or no text, and two groups."""
     with EmbeddedCluster(tiered=True) as cluster:
         cluster.create_topics({"tides": 2}, {"remote.storage.enable": "true"})
 
@@ -38,6 +40,9 @@ def cluster() -> Iterator[EmbeddedCluster]:
                 await producer.send("tides", None, key=b"gone", partition=0)
             async with Consumer(cluster.bootstrap_servers, group_id=HOSTILE, client_id=HOSTILE) as consumer:
                 await consumer.commit({TopicPartition("tides", 0): 60})
+            async with ShareConsumer(cluster.bootstrap_servers, group_id=SHARE_GROUP) as share_consumer:
+                share_consumer.subscribe(["tides"])
+                await share_consumer.poll()
 
         asyncio.run(fill())
         yield cluster

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import cast
 
 import pytest
 
-from tidelog.cli.console.access import Access, name_in_url
+from tidelog.cli.console.access import TokenAccess, name_in_url
+from tidelog.cli.console.session import ClusterSession
+from tidelog.clients.admin.admin import Admin
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,7 @@ from tidelog.cli.console.access import Access, name_in_url
     ],
 )
 def test_a_console_may_be_called_by_the_address_on_which_it_listens(host: str, header: str) -> None:
-    access = Access(frozenset({name_in_url(host)}), random.Random(1))
+    session = ClusterSession(cast(Admin, None), "", {}, {})
+    access = TokenAccess(session, frozenset({name_in_url(host)}), random.Random(1))
     assert access.is_expected_host(header)
     assert not access.is_expected_host("evil.example:8090")

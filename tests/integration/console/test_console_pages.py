@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.integration.console.conftest import HOSTILE, running_console
+from tests.integration.console.conftest import HOSTILE, SHARE_GROUP, running_console
 from tests.support.chromium import Page, running_browser
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -21,6 +21,7 @@ PAGES = {
     "topic": ("#/topics/tides", "tides"),
     "groups": ("#/groups", "Groups"),
     "group": (f"#/groups/{quote(HOSTILE, safe='')}", HOSTILE),
+    "share group": (f"#/share-groups/{SHARE_GROUP}", SHARE_GROUP),
     "transactions": ("#/transactions", "Transactions"),
     "quotas": ("#/quotas", "Quotas"),
     "access": ("#/acls", "Access control entries"),
@@ -98,6 +99,7 @@ async def test_the_tier_is_described_for_screen_readers(address: str, page: Page
     await open_page(page, address, "topic", 1280)
     label = await page.value("document.querySelector('svg.band').getAttribute('aria-label')")
     assert label.startswith("partition 0: offsets 0 to 103; in the object store 0 to ")
+    assert "; leader epochs 0 from 0" in label
 
 
 async def test_pages_are_reached_with_the_keyboard(address: str, page: Page) -> None:

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from tests.integration.console.conftest import HOSTILE, running_console
+from tests.integration.console.conftest import HOSTILE, SHARE_GROUP, running_console
 from tidelog.base.properties import properties_text
 from tidelog.local_cluster.security import Security
 from tidelog.testing.embedded import EmbeddedCluster
@@ -31,6 +31,13 @@ class Browser:
         """Return status and document of a response."""
         async with self.session.get(URL(f"{self.url}api/{path}", encoded=True)) as response:
             return response.status, json.loads(await response.text())
+
+    async def post(self, path: str, document: Any, **options: Any) -> tuple[int, Any]:
+        """Request a change; return status and document of the response."""
+        url = URL(f"{self.url}api/{path}", encoded=True)
+        async with self.session.post(url, json=document, **options) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if response.content_type == "application/json" else text
 
 
 @asynccontextmanager
@@ -116,11 +123,35 @@ async def test_overview_topics_and_groups(browser: Browser) -> None:
     assert topic["is_tiered"]
     assert [each["log_end_offset"] for each in topic["partitions"]] == [103, 0]
     _, groups = await browser.get("groups")
-    assert [group["group_id"] for group in groups] == [HOSTILE]
+    assert [(group["group_id"], group["group_type"]) for group in groups] == [
+        (HOSTILE, "classic"),
+        (SHARE_GROUP, "share"),
+    ]
     _, group = await browser.get(f"groups/{quote(HOSTILE, safe='')}")
     assert group["total_lag"] == 43
     for path in ("transactions", "quotas"):
         assert await browser.get(path) == (200, [])
+
+
+async def test_a_share_group_with_its_offsets(browser: Browser) -> None:
+    _, group = await browser.get(f"share-groups/{SHARE_GROUP}")
+    assert (group["state"], group["members"]) == ("Empty", [])
+    assert [(each["topic"], each["partition"]) for each in group["offsets"]] == [("tides", 0), ("tides", 1)]
+    status, document = await browser.get("share-groups/nosuch")
+    assert status == 404, document
+
+
+async def test_the_topics_have_their_end_offsets_for_rates(browser: Browser) -> None:
+    _, topics = await browser.get("topics")
+    assert {topic["name"]: topic["end_offsets"] for topic in topics}["tides"] == 103
+
+
+async def test_the_tier_has_leader_epochs_objects_and_copies(browser: Browser) -> None:
+    _, tier = await browser.get("topics/tides/tier")
+    assert [each["partition"] for each in tier["partitions"]] == [0, 1]
+    assert tier["partitions"][0]["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 0}]
+    assert (tier["objects"], tier["size_bytes"]) == (3 * tier["segments"], 0)
+    assert (await browser.get("topics/nosuch/tier"))[0] == 404
 
 
 async def test_records_from_an_offset_and_the_last_ones(browser: Browser) -> None:

@@ -10,8 +10,9 @@ from aiohttp import CookieJar
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.support.waiting import eventually
-from tidelog.cli.console.access import Access
+from tidelog.cli.console.access import TokenAccess
 from tidelog.cli.console.server import SEARCHES_MAX, SEARCHES_WAITING_MAX, ConsoleServer
+from tidelog.cli.console.session import ClusterSession
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -30,8 +31,10 @@ class WaitingAdmin:
 
 
 async def test_searches_over_the_limit_are_refused_until_others_are_complete() -> None:
-    admin, access = WaitingAdmin(), Access(frozenset({"127.0.0.1"}), random.Random(1))
-    app = ConsoleServer(cast(Admin, admin), "", {}, access).app
+    admin = WaitingAdmin()
+    session = ClusterSession(cast(Admin, admin), "", {}, {})
+    access = TokenAccess(session, frozenset({"127.0.0.1"}), random.Random(1))
+    app = ConsoleServer(access).app
     path, count = "/api/topics/tides/records", SEARCHES_MAX + SEARCHES_WAITING_MAX
     async with TestClient(TestServer(app), cookie_jar=CookieJar(unsafe=True)) as client:
         await client.get(f"/?token={access.token}")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.console_config import console_config
 from tidelog.broker.config.listener_tls import listener_principal_mapper, listener_tls_settings, uses_tls
 from tidelog.broker.config.sasl_config import check_sasl
 from tidelog.broker.config.settings import BrokerSettings
@@ -69,6 +70,7 @@ def _check_listener_security(config: BrokerSettings) -> None:
             listener_tls_settings(config, listener)
             listener_principal_mapper(config, listener)
     check_sasl(config)
+    console_config(config)
 
 
 def _check_early_listeners(config: BrokerSettings) -> None:

@@ -36,10 +36,16 @@ def listener_tls_settings(config: BrokerSettings, listener: Listener) -> TlsSett
     As in Kafka, a listener with SASL_SSL requests certificates of clients only if ssl.client.auth is set with
     the prefix of this listener.
     """
-    texts = {key: _text(config, listener, key) for key in TLS_KEYS | UNSUPPORTED_KEYS}
+    texts: dict[str, str | None] = dict(listener_tls_texts(config, listener))
     if listener.security_protocol is SecurityProtocol.SASL_SSL:
         texts[_CLIENT_AUTH] = config.explicit.get(_prefixed_key(listener, _CLIENT_AUTH))
     return parse_tls_settings(texts, _key_names(config, listener))
+
+
+def listener_tls_texts(config: BrokerSettings, listener: Listener) -> dict[str, str]:
+    """Return the texts of the `ssl.*` keys that are set for one listener, without its prefix."""
+    texts = {key: _text(config, listener, key) for key in TLS_KEYS | UNSUPPORTED_KEYS}
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def listener_principal_mapper(config: BrokerSettings, listener: Listener) -> PrincipalMapper:

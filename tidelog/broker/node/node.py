@@ -28,6 +28,7 @@
     tiering                     stopped: copies ended, their records written
     accepting connections
     metrics endpoint
+    console                     only with console.listener
     crash point                 abandoned: nothing more is written to the metadata log
 
 A node without the role of a broker has no stages from `client listeners` to `accepting connections`. Clients
@@ -48,6 +49,7 @@ from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
 from tidelog.broker.node.wiring.cluster_backup import create_backup
+from tidelog.broker.node.wiring.console import create_console
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
 from tidelog.broker.node.wiring.node_ports import NodePorts, system_ports
 from tidelog.broker.node.wiring.node_tls import NodeTls
@@ -108,6 +110,12 @@ class BrokerNode:
             if backup is not None:
                 await stages.start(Stage(name="backups", stop=[backup.stop]))
             await stages.start(Stage(name="metrics endpoint", start=[context.observability.start]))
+            if broker is not None and (console := create_console(context, broker.network)) is not None:
+                await stages.start(
+                    Stage(
+                        name="console", start=[console.start], stop=[console.close], abandon=[console.close]
+                    )
+                )
             abandon = [quorum.raft.abandon, quorum.registration.close, quorum.access.close]
             await stages.start(Stage(name="crash point", abandon=abandon))
         return cls(context, stages, quorum, broker)

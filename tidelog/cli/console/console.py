@@ -1,21 +1,20 @@
-"""`tidelog console`: serves a web page that shows the cluster, to the browser of this user."""
+"""`tidelog console`: serves a web page that shows the cluster, to one user or to several."""
 
 from __future__ import annotations
 
-import asyncio
+import ssl
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from tidelog.base.randomness import SYSTEM_RANDOMNESS
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.running import run
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8090
-LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -33,11 +32,33 @@ def console(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = DEFAULT_HOST,
+    sign_in: Annotated[
+        bool, typer.Option("--sign-in", help="Users sign in with their own names and passwords of SASL.")
+    ] = False,
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="Allow to create topics, write records and reset offsets.")
+    ] = False,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            envvar="TIDELOG_SCHEMA_REGISTRY",
+            show_envvar=False,
+            help="Decode records with its schemas; user and password may be in the address.",
+        ),
+    ] = None,
+    tls_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-config", metavar="FILE", help="Serve by HTTPS, with the ssl.keystore keys of this file."
+        ),
+    ] = None,
 ) -> None:
     """Serve a web page that shows the cluster, until ctrl-C.
 
-    The page has the rights of this connection, and changes nothing. Only the browser that opens the printed
-    address gets it.
+    The page has the rights of this connection, and changes nothing unless --allow-writes is given. Only the
+    browser that opens the printed address gets it. With --sign-in, everyone with a password gets it.
     """
     try:
         import aiohttp.web  # noqa: F401
@@ -45,34 +66,30 @@ def console(
         raise UsageFailure(
             "the console needs aiohttp, which is not installed; run pip install 'tidelog[console]'"
         ) from None
-    run(_serve(cluster, host, port))
-
-
-async def _serve(cluster: ClusterConnection, host: str, port: int) -> None:
     # Imported here: the command line works without aiohttp.
-    from aiohttp import web
+    from tidelog.cli.console.serving import ConsoleSettings, serve_own, serve_users
 
-    from tidelog.cli.console.access import TOKEN_PARAMETER, Access, name_in_url
-    from tidelog.cli.console.server import ConsoleServer
-    from tidelog.clients.admin.admin import Admin
-    from tidelog.clients.config.client_config import AdminConfig, ConsumerConfig
+    tls = None if tls_config is None else _tls_context(tls_config)
+    if sign_in and tls is None and host not in LOOPBACK_HOSTS:
+        raise UsageFailure(
+            f"--sign-in with --host {host} would send passwords unencrypted: give --tls-config,"
+            f" or one of {', '.join(LOOPBACK_HOSTS)} behind a proxy with TLS"
+        )
+    settings = ConsoleSettings(
+        host=host, port=port, tls=tls, allows_writes=allow_writes, schema_registry=schema_registry
+    )
+    serve = serve_users if sign_in else serve_own
+    run(serve(cluster, settings, lambda url: print(f"console  {url}", flush=True)))
 
-    admin_options = cluster.client_options(AdminConfig, {"default_api_timeout_ms": CONNECT_TIMEOUT_MS})
-    defaults = {"default_api_timeout_ms": CONNECT_TIMEOUT_MS}
-    # Reading must not create a topic, or change the offsets of a group.
-    own = {"allow_auto_create_topics": False, "enable_auto_commit": False}
-    consumer_options = {**cluster.client_options(ConsumerConfig, defaults), **own, "group_id": None}
-    shown = name_in_url(host)
-    access = Access(LOOPBACK_NAMES | {shown}, SYSTEM_RANDOMNESS)
-    async with Admin(cluster.bootstrap, **admin_options) as admin:
-        server = ConsoleServer(admin, cluster.bootstrap, consumer_options, access)
-        runner = web.AppRunner(server.app, handle_signals=False, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-            bound_port = runner.addresses[0][1]
-            print(f"console  http://{shown}:{bound_port}/?{TOKEN_PARAMETER}={access.token}", flush=True)
-            await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
+
+def _tls_context(file: Path) -> ssl.SSLContext:
+    from tidelog.base.properties import parse_properties
+    from tidelog.security.tls.contexts import server_context
+    from tidelog.security.tls.settings import parse_tls_settings
+
+    try:
+        properties = parse_properties(file.read_text())
+    except OSError as error:
+        raise UsageFailure(f"--tls-config {file}: {error.strerror or error}") from error
+    context, _ = server_context(parse_tls_settings(properties))
+    return context

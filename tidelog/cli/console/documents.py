@@ -7,13 +7,14 @@ from typing import Any
 
 from tidelog.cli.cluster.health import cluster_health
 from tidelog.cli.groups.group import describe_groups, group_document
+from tidelog.cli.groups.share_group import share_group_document
 from tidelog.cli.security.acl import acl_document
 from tidelog.cli.security.quota import entity_text
 from tidelog.cli.topics.description import describe_topics, topic_document
-from tidelog.clients.admin.admin import Admin, TopicDescription
+from tidelog.clients.admin.admin import Admin, ListedOffset, OffsetSpec, TopicDescription
 from tidelog.clients.admin.security import AclFilter
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import uuid_text
+from tidelog.protocol.ids import TopicPartition, uuid_text
 
 
 async def overview(admin: Admin) -> dict[str, Any]:
@@ -23,11 +24,13 @@ async def overview(admin: Admin) -> dict[str, Any]:
 
 
 async def topics(admin: Admin) -> list[dict[str, Any]]:
-    """Return all topics with the state of their partitions."""
+    """Return all topics with the state of their partitions, and the sum of their end offsets."""
     names = sorted(await admin.list_topics(include_internal=True))
     if not names:
         return []
     descriptions = await admin.describe_topics(names)
+    found = [topic for topic in descriptions.values() if not isinstance(topic, KafkaError)]
+    ends = await _end_offsets(admin, found)
     return [
         {
             "name": topic.name,
@@ -39,10 +42,28 @@ async def topics(admin: Admin) -> list[dict[str, Any]]:
             "under_replicated": sum(
                 len(each.in_sync_replicas) < len(each.replicas) for each in topic.partitions
             ),
+            "end_offsets": ends.get(topic.name),
         }
-        for topic in descriptions.values()
-        if not isinstance(topic, KafkaError)
+        for topic in found
     ]
+
+
+async def _end_offsets(admin: Admin, topics: list[TopicDescription]) -> dict[str, int]:
+    """Return the sum of the end offsets of each topic; without topics of which one is unknown."""
+    partitions = [
+        TopicPartition(topic.name, each.partition)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader >= 0
+    ]
+    listed = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    sums: dict[str, int] = {}
+    for topic in topics:
+        ends = [listed.get(TopicPartition(topic.name, each.partition)) for each in topic.partitions]
+        known = [end.offset for end in ends if isinstance(end, ListedOffset)]
+        if len(known) == len(ends):
+            sums[topic.name] = sum(known)
+    return sums
 
 
 async def require_topic(admin: Admin, name: str) -> TopicDescription:
@@ -74,6 +95,11 @@ async def group(admin: Admin, name: str) -> dict[str, Any]:
     if not described:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"cannot describe group {name!r}")
     return group_document(*described[0])
+
+
+async def share_group(admin: Admin, name: str) -> dict[str, Any]:
+    """Return a share group with its members, and the start offset and lag of each partition."""
+    return await share_group_document(admin, name)
 
 
 async def transactions(admin: Admin) -> list[Any]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.output import bytes_to_json
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.protocol.ids import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.cli.console.schemas.decoding import SchemaDecoder
 
 RECORDS_MAX: Final = 500
 RECORDS_SCANNED_MAX: Final = 50_000
@@ -67,17 +70,19 @@ class RecordSearch:
         return not text or any(text in part for part in parts if part is not None)
 
 
-async def find_records(consumer: Consumer, search: RecordSearch) -> dict[str, Any]:
+async def find_records(
+    consumer: Consumer, search: RecordSearch, decoder: SchemaDecoder | None = None
+) -> dict[str, Any]:
     """Return the records, the next offset, and whether the search has reached the end of the partition.
 
-    Errors: KafkaError.
+    With a `decoder`, also return what schemas of a registry say about keys and values. Errors: KafkaError.
     """
     partition = search.partition
     consumer.assign([partition])
     start = (await consumer.beginning_offsets([partition]))[partition]
     end = (await consumer.end_offsets([partition]))[partition]
     position = await _first_offset(consumer, search, start, end)
-    found: list[dict[str, Any]] = []
+    found: list[ConsumerRecord] = []
     scanned = 0
     if position < end:
         consumer.seek(partition, position)
@@ -87,7 +92,7 @@ async def find_records(consumer: Consumer, search: RecordSearch) -> dict[str, An
                 for record in (await consumer.poll(_POLL_MS)).get(partition, ()):
                     position, scanned = record.offset + 1, scanned + 1
                     if search.matches(record):
-                        found.append(_document(record))
+                        found.append(record)
                     if len(found) >= search.limit:
                         break
                 else:
@@ -96,7 +101,7 @@ async def find_records(consumer: Consumer, search: RecordSearch) -> dict[str, An
     except TimeoutError:
         pass
     return {
-        "records": found,
+        "records": [await _decoded(record, decoder) for record in found],
         "next_offset": position,
         "start_offset": start,
         "end_offset": end,
@@ -112,6 +117,15 @@ async def _first_offset(consumer: Consumer, search: RecordSearch, start: Offset,
         return max(start, end - search.limit)
     found = (await consumer.offsets_for_times({search.partition: search.timestamp_ms}))[search.partition]
     return end if found is None else found.offset
+
+
+async def _decoded(record: ConsumerRecord, decoder: SchemaDecoder | None) -> dict[str, Any]:
+    document = _document(record)
+    if decoder is not None:
+        for name, data in (("decoded_key", record.key), ("decoded_value", record.value)):
+            if (decoded := await decoder.decode(data)) is not None:
+                document[name] = decoded
+    return document
 
 
 def _document(record: ConsumerRecord) -> dict[str, Any]:

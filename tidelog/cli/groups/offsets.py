@@ -123,20 +123,29 @@ def reset_offsets(
     if bool(topic) + all_topics + (reset.way is ResetWay.FROM_FILE) != 1:
         raise UsageFailure("give --topic, --all-topics or --from-file")
 
-    async def work(admin: Admin) -> tuple[list[PlannedOffset], dict[TopicPartition, KafkaError | None]]:
-        await _require_inactive(admin, group)
-        plan = await _plan(admin, group, topic, reset)
-        if not execute:
-            return plan, {}
-        offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
-        return plan, await admin.alter_group_offsets(group, offsets, timeout_ms=OPERATION_TIMEOUT_MS)
-
-    plan, results = with_admin(cluster, work)
+    plan, results = with_admin(
+        cluster, lambda admin: reset_group(admin, group, topic, reset, execute=execute)
+    )
     written = succeeded(results)
     _print_plan(plan, export, as_json)
     if not execute:
         complain(f"dry run: --execute resets {count_text(len(plan), 'offset')} of group {group!r}")
     fail_unless_all(len(results), len(written))
+
+
+async def reset_group(
+    admin: Admin, group: str, topics: list[str], reset: OffsetReset, *, execute: bool
+) -> tuple[list[PlannedOffset], dict[TopicPartition, KafkaError | None]]:
+    """Plan the new offsets of a group without members, and set them if `execute`; return plan and results.
+
+    Errors: KafkaError; UsageFailure if the group has members, or the reset does not apply to it.
+    """
+    await _require_inactive(admin, group)
+    plan = await _plan(admin, group, topics, reset)
+    if not execute:
+        return plan, {}
+    offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
+    return plan, await admin.alter_group_offsets(group, offsets, timeout_ms=OPERATION_TIMEOUT_MS)
 
 
 async def _require_inactive(admin: Admin, group: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -149,16 +150,7 @@ def offsets(name: Group, cluster: ClusterConnection, as_json: AsJson = False) ->
     """Show the start offset and the lag of each partition of a share group."""
     described = with_admin(cluster, lambda admin: _offsets(admin, name))
     found = succeeded(described)
-    rows = [
-        PartitionOffset(
-            partition.topic,
-            partition.partition,
-            _known(offset.start_offset),
-            _known(offset.leader_epoch),
-            _known(offset.lag),
-        )
-        for partition, offset in sorted(found.items())
-    ]
+    rows = _rows(found)
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
@@ -169,9 +161,28 @@ def offsets(name: Group, cluster: ClusterConnection, as_json: AsJson = False) ->
     fail_unless_all(len(described), len(found))
 
 
+async def share_group_document(admin: Admin, name: str) -> dict[str, object]:
+    """Return the group with its offsets, for JSON. Errors: KafkaError."""
+    group = await describe_share_group(admin, name)
+    return {**group_document(group), "offsets": _rows(succeeded(await _offsets(admin, name)))}
+
+
+def _rows(found: Mapping[TopicPartition, SharePartitionOffset]) -> list[PartitionOffset]:
+    return [
+        PartitionOffset(
+            partition.topic,
+            partition.partition,
+            _known(offset.start_offset),
+            _known(offset.leader_epoch),
+            _known(offset.lag),
+        )
+        for partition, offset in sorted(found.items())
+    ]
+
+
 async def _offsets(admin: Admin, group: str) -> dict[TopicPartition, SharePartitionOffset | KafkaError]:
     """Return the offsets of the group. Errors: KafkaError, also if the group does not exist."""
-    await _describe(admin, group)
+    await describe_share_group(admin, group)
     described = (await admin.list_share_group_offsets([group]))[group]
     if isinstance(described, KafkaError):
         raise described
@@ -247,7 +258,8 @@ def _start_offset(described: SharePartitionOffset | KafkaError | None) -> Offset
     return _known(described.start_offset) if isinstance(described, SharePartitionOffset) else None
 
 
-async def _describe(admin: Admin, group: str) -> GroupDescription:
+async def describe_share_group(admin: Admin, group: str) -> GroupDescription:
+    """Return one share group. Errors: KafkaError."""
     description = (await admin.describe_share_groups([group]))[group]
     if isinstance(description, KafkaError):
         raise description
@@ -256,7 +268,7 @@ async def _describe(admin: Admin, group: str) -> GroupDescription:
 
 async def _require_inactive(admin: Admin, group: str) -> None:
     """Raise KafkaError if the group does not exist, UsageFailure if it has members."""
-    description = await _describe(admin, group)
+    description = await describe_share_group(admin, group)
     if description.state not in INACTIVE_STATES:
         raise UsageFailure(
             f"offsets can only be reset if the group {group!r} is inactive;"

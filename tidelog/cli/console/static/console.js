@@ -6,9 +6,17 @@ const HISTORY_LENGTH = 120;
 const histories = new Map();
 let refreshTimer = 0;
 let shown = 0;
+let features = { user: null, allows_writes: false, has_schemas: false };
 
-async function read(path) {
-  const response = await fetch(`/api/${path}`, { credentials: "same-origin" });
+async function read(path) { return documentOf(await fetch(`/api/${path}`, { credentials: "same-origin" })); }
+
+async function change(path, document_) {
+  return documentOf(await fetch(path, {
+    method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(document_),
+  }));
+}
+
+async function documentOf(response) {
   const text = await response.text();
   let document_;
   try { document_ = JSON.parse(text); } catch (error) { throw new Error(text.trim() || response.statusText); }
@@ -24,14 +32,16 @@ function record(name, value) {
   return values;
 }
 
-function ratesOf(topic) {
+// The offsets per second since the last call for this topic; null until there are two calls.
+function rateOf(page, name, total) {
   const now = performance.now();
-  const total = topic.partitions.reduce((sum, each) => sum + (each.log_end_offset || 0), 0);
-  const key = `end of ${topic.name}`;
+  const key = `${page}: end of ${name}`;
   const before = histories.get(key);
   histories.set(key, { now, total });
   return before && now > before.now ? Math.max(0, (1000 * (total - before.total)) / (now - before.now)) : null;
 }
+
+function rateText(rate) { return rate === null ? "measuring" : numberText(Math.round(rate)); }
 
 const pages = {
   async ""() {
@@ -65,17 +75,19 @@ const pages = {
       ["State", (topic) => element("span", { class: topic.without_leader || topic.under_replicated ? "bad" : "good" },
         topic.without_leader ? `${topic.without_leader} without leader`
           : topic.under_replicated ? `${topic.under_replicated} under-replicated` : "in sync")],
+      ["Offsets/s", (topic) => (topic.end_offsets === null ? "-" : rateText(rateOf("topics", topic.name, topic.end_offsets))), "number"],
       ["Internal", (topic) => (topic.is_internal ? "internal" : "")],
-    ], topics)]];
+    ], topics)], features.allows_writes ? topicForm : undefined];
   },
   async groups(name) {
     if (name !== undefined) return groupPage(name);
     const groups = await read("groups");
     return ["Groups", [table("Groups", [
-      ["Group", (group) => link("groups", group.group_id)], ["State", (group) => group.state],
+      ["Group", (group) => link(group.group_type.toLowerCase() === "share" ? "share-groups" : "groups", group.group_id)], ["State", (group) => group.state],
       ["Type", (group) => group.group_type], ["Protocol", (group) => group.protocol_type],
     ], groups)]];
   },
+  async "share-groups"(name) { return shareGroupPage(name); },
   async transactions() {
     const transactions = await read("transactions");
     return ["Transactions", [table("Transactions", [
@@ -102,16 +114,17 @@ const pages = {
 
 async function topicPage(name) {
   const topic = await read(`topics/${encodeURIComponent(name)}`);
-  const rate = ratesOf(topic);
+  const tier = topic.is_tiered ? await tierOf(name) : null;
+  const rate = rateOf("topic", name, topic.partitions.reduce((sum, each) => sum + (each.log_end_offset || 0), 0));
   const leaderSize = (each) => (each.logs.find((log) => log.broker === each.leader) || {}).size_bytes;
   const parts = [
     facts([
       ["Partitions", topic.partitions.length], ["Tiered storage", topic.is_tiered ? "enabled" : "disabled"],
-      ["Offsets per second", rate === null ? "measuring" : numberText(Math.round(rate))],
+      ["Offsets per second", rateText(rate)],
       ["Size of leaders", sizeText(topic.partitions.reduce((sum, each) => sum + (leaderSize(each) || 0), 0))],
       ...Object.entries(topic.configs),
     ]),
-    ...(tierSection(topic) || []),
+    ...(tierSection(topic, tier) || []),
     element("h2", {}, "Partitions"),
     table("Partitions", [
       ["Partition", (each) => each.partition, "number"],
@@ -124,7 +137,7 @@ async function topicPage(name) {
       ["Largest lag", (each) => Math.max(0, ...each.logs.map((log) => log.lag)), "number"],
     ], topic.partitions),
   ];
-  return [name, parts, () => recordBrowser(name)];
+  return [name, parts, () => [...recordBrowser(name), ...(features.allows_writes ? recordForm(name) : [])]];
 }
 
 async function groupPage(name) {
@@ -148,6 +161,32 @@ async function groupPage(name) {
       ["Client", (each) => each.client_id], ["Member", (each) => each.member_id], ["Host", (each) => each.client_host],
       ["Epoch", (each) => each.member_epoch, "number"],
     ], group.members),
+  ], features.allows_writes ? () => resetForm(name) : undefined];
+}
+
+async function shareGroupPage(name) {
+  const group = await read(`share-groups/${encodeURIComponent(name)}`);
+  const lag = group.offsets.reduce((sum, each) => sum + (each.lag || 0), 0);
+  const values = record(`lag of share group ${name}`, lag);
+  return [name, [
+    facts([
+      ["State", group.state], ["Type", "share"], ["Assignor", group.assignor || "-"], ["Coordinator", group.coordinator_id],
+      ["Group epoch", group.group_epoch], ["Members", group.members.length], ["Total lag", numberText(lag)],
+    ]),
+    element("h2", {}, "Lag over time"),
+    chart(`Total lag since this page was opened: from ${values[0]} to ${lag} records`, values),
+    element("h2", {}, "Partitions"),
+    table("Partitions of the share group", [
+      ["Topic", (each) => link("topics", each.topic)], ["Partition", (each) => each.partition, "number"],
+      ["Start", (each) => each.start_offset, "number"], ["Leader epoch", (each) => each.leader_epoch, "number"],
+      ["Lag", (each) => each.lag, "number"],
+    ], group.offsets),
+    element("h2", {}, "Members"),
+    table("Members", [
+      ["Client", (each) => each.client_id], ["Member", (each) => each.member_id], ["Host", (each) => each.client_host],
+      ["Epoch", (each) => each.member_epoch, "number"], ["Topics", (each) => each.topics.join(", ")],
+      ["Partitions", (each) => each.partitions.length, "number"],
+    ], group.members),
   ]];
 }
 
@@ -167,7 +206,7 @@ async function show(isRefresh) {
   const [page, ...parts] = partsOfAddress();
   const main = document.getElementById("content");
   for (const each of document.querySelectorAll("nav a")) {
-    if (each.getAttribute("href") === (page ? `#/${page}` : "#/")) each.setAttribute("aria-current", "page");
+    if (each.getAttribute("href") === (page ? `#/${page.replace("share-", "")}` : "#/")) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
   try {
@@ -199,5 +238,15 @@ function watch() {
   events.addEventListener("error", () => { state.textContent = "no connection to the console"; state.className = "bad"; });
 }
 
+async function begin() {
+  features = await read("console");
+  if (features.user !== null) {
+    const leave = async () => { await fetch("/sign-out", { method: "POST", headers: { "Content-Type": "application/json" } }); window.location.reload(); };
+    document.querySelector("header").append(element("button", { type: "button", onclick: leave }, `Sign out ${features.user}`));
+  }
+  show(false);
+  watch();
+}
+
 window.addEventListener("hashchange", () => show(false));
-window.addEventListener("DOMContentLoaded", () => { show(false); watch(); });
+window.addEventListener("DOMContentLoaded", begin);

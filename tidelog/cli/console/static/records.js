@@ -11,12 +11,21 @@ function shownBytes(value) {
   return element("pre", {}, value);
 }
 
+// What the schema of a registry says about a key or a value, if there is one.
+function shownPart(value, decoded) {
+  if (!decoded) return shownBytes(value);
+  if (decoded.error !== undefined) {
+    return element("div", {}, shownBytes(value), element("em", { class: "bad" }, `schema ${decoded.schema_id}: ${decoded.error}`));
+  }
+  return element("div", {}, shownBytes(decoded.text), element("em", {}, `${decoded.schema_type}, schema ${decoded.schema_id}`));
+}
+
 function recordTable(found) {
   return table("Records", [
     ["Offset", (record) => record.offset, "number"],
     ["Time", (record) => (record.timestamp_ms < 0 ? "-" : new Date(record.timestamp_ms).toISOString().replace("T", " ")), "time"],
-    ["Key", (record) => shownBytes(record.key)],
-    ["Value", (record) => element("div", {}, shownBytes(record.value), record.is_cut ? element("em", {}, `cut; ${sizeText(record.size_bytes)} in all`) : null)],
+    ["Key", (record) => shownPart(record.key, record.decoded_key)],
+    ["Value", (record) => element("div", {}, shownPart(record.value, record.decoded_value), record.is_cut ? element("em", {}, `cut; ${sizeText(record.size_bytes)} in all`) : null)],
     ["Headers", (record) => record.headers.map(([name, value]) => element("div", {}, `${name}: `, shownBytes(value)))],
   ], found.records);
 }

@@ -1,0 +1,110 @@
+"""The changes that a console with --allow-writes makes: topics, records, offsets of groups.
+
+The cluster's authorizer decides about each of them, as for any client. The document of a request is JSON; a
+value that is missing or not of its type is an InvalidChangeError, which names it and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.groups.offsets import reset_group
+from tidelog.cli.offset_reset import OffsetReset, ResetWay
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.errors import KafkaError
+
+PARTITIONS_MAX: Final = 10_000
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+_WAYS: Final = {
+    "earliest": ResetWay.TO_EARLIEST,
+    "latest": ResetWay.TO_LATEST,
+    "offset": ResetWay.TO_OFFSET,
+    "timestamp_ms": ResetWay.TO_DATETIME,
+}
+
+
+class InvalidChangeError(ValueError):
+    """A value of a change cannot be used; the text names it and what is allowed."""
+
+
+async def create_topic(admin: Admin, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Create the topic `name`; -1 for its numbers means the defaults of the cluster. Errors: KafkaError."""
+    name = _text(document, "name", is_required=True)
+    created = await admin.create_topic(
+        name,
+        _number(document, "partitions", -1, PARTITIONS_MAX, -1),
+        _number(document, "replication_factor", -1, 32_767, -1),
+        configs=_texts(document, "configs"),
+    )
+    return {"name": created.name, "partitions": created.num_partitions}
+
+
+async def write_record(
+    bootstrap: str, options: Mapping[str, Any], topic: str, document: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write one record of texts; `partition` -1 is selected by the key. Errors: KafkaError."""
+    partition = _number(document, "partition", -1, _INT32_MAX, -1)
+    key, value = document.get("key"), document.get("value")
+    for name, part in (("key", key), ("value", value)):
+        if part is not None and not isinstance(part, str):
+            raise InvalidChangeError(f"{name}={part!r}: allowed is a text or null")
+    async with Producer(bootstrap, **options) as producer:
+        written = await producer.send_and_wait(
+            topic,
+            None if value is None else value.encode(),
+            key=None if key is None else key.encode(),
+            partition=None if partition < 0 else partition,
+            headers=[(name, text.encode()) for name, text in _texts(document, "headers").items()],
+        )
+    return {"partition": written.partition, "offset": written.offset}
+
+
+async def reset_offsets(admin: Admin, group: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Reset the offsets of a group without members in one topic, or only plan it without `execute`.
+
+    `to` is earliest, latest, offset or timestamp_ms; the last two are the value `number`. Errors: KafkaError.
+    """
+    to = _text(document, "to", is_required=True)
+    if to not in _WAYS:
+        raise InvalidChangeError(f"to={to}: allowed are {', '.join(_WAYS)}")
+    topic = _text(document, "topic", is_required=True)
+    number = _number(document, "number", 0, _INT64_MAX, 0)
+    reset = OffsetReset(_WAYS[to], number)
+    try:
+        plan, results = await reset_group(
+            admin, group, [topic], reset, execute=document.get("execute") is True
+        )
+    except UsageFailure as failure:
+        raise InvalidChangeError(str(failure)) from None
+    for error in results.values():
+        if isinstance(error, KafkaError):
+            raise error
+    return {"is_executed": bool(results), "partitions": [asdict(entry) for entry in plan]}
+
+
+def _text(document: Mapping[str, Any], name: str, *, is_required: bool) -> str:
+    text = document.get(name, "")
+    if not isinstance(text, str) or (is_required and not text):
+        raise InvalidChangeError(f"{name}={text!r}: allowed is a text")
+    return text
+
+
+def _texts(document: Mapping[str, Any], name: str) -> dict[str, str]:
+    texts = document.get(name) or {}
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise InvalidChangeError(f"{name}: allowed is an object of texts")
+    return texts
+
+
+def _number(document: Mapping[str, Any], name: str, lowest: int, highest: int, default: int) -> int:
+    number = document.get(name)
+    if number is None:
+        return default
+    if type(number) is not int or not lowest <= number <= highest:
+        raise InvalidChangeError(f"{name}={number!r}: allowed are {lowest} to {highest}")
+    return number

@@ -1,0 +1,1 @@
+"""Decodes records whose schemas are in a Schema Registry."""

@@ -1,0 +1,22 @@
+"use strict";
+// Signs a user in. The cookie that the console sets cannot be read by scripts.
+
+window.addEventListener("DOMContentLoaded", () => {
+  const form = document.getElementById("sign-in");
+  const problem = document.getElementById("problem");
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    problem.textContent = "";
+    const values = new FormData(form);
+    try {
+      const response = await fetch("/sign-in", {
+        method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ user: values.get("user"), password: values.get("password") }),
+      });
+      if (response.ok) { window.location.reload(); return; }
+      problem.textContent = (await response.json()).error;
+    } catch (error) {
+      problem.textContent = error.message;
+    }
+  });
+});
