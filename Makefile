@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka docs release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka test-frameworks bench-spark-kafka docs release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ test-spark-kafka: $(STAMP) .cache/spark-kafka ## compare rows and offsets with t
 
 bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, compared with Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
+
+test-frameworks: $(STAMP) ## run examples/frameworks, each with its own packages, against a broker
+	$(BIN)/python -m tests.harness.frameworks
 
 docs: $(STAMP) ## write the reference from the code, and build the documents as a site in `site`
 	$(BIN)/python -m tests.harness.reference

@@ -1,4 +1,4 @@
-"""The pages of the reference: configuration, metrics and commands, from the definitions in the code."""
+"""The pages of the reference, from the definitions in the code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
+from tests.harness.reference.client_pages import NOTE, clients_page, errors_page
 from tidelog.base.config_definition import ConfigDefinition
 from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.broker.observability.metrics import Family
@@ -16,13 +17,11 @@ from tidelog.cli.app import COMMANDS
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 from tidelog.testing.embedded import EmbeddedCluster
 
-_NOTE: Final = "This page is generated from the code; `make docs` writes it again.\n"
-
 
 def configuration_page() -> str:
     """Return all keys of nodes and of topics, with defaults and allowed values."""
     parts = [
-        "# Configuration keys\n", _NOTE,
+        "# Configuration keys\n", NOTE,
         "[configuration.md](../configuration.md) explains how settings are used together.\n",
         "## Nodes\n", *_config_table(BROKER_CONFIGS),
         "\n## Topics\n", *_config_table(TOPIC_CONFIGS),
@@ -48,7 +47,7 @@ def metrics_page() -> str:
     with EmbeddedCluster(tiered=True, config=config) as cluster:
         families: list[Family] = cluster.run(lambda node: list(node.metrics.families))
     parts = [
-        "# Metrics\n", _NOTE,
+        "# Metrics\n", NOTE,
         "[monitoring.md](../monitoring.md) explains them. The names are those for Prometheus.\n",
         "| metric | kind | labels | meaning |\n|---|---|---|---|",
     ]  # fmt: skip
@@ -61,7 +60,7 @@ def metrics_page() -> str:
 
 def commands_page() -> str:
     """Return all commands with their arguments and options."""
-    parts = ["# Commands\n", _NOTE]
+    parts = ["# Commands\n", NOTE]
     for name, command in COMMANDS.items():
         parts += [f"## tidelog {name}\n", f"{command.summary}\n"]
         root = get_command(import_module(f"tidelog.cli.{command.module}").app)
@@ -115,4 +114,6 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "configuration.md": configuration_page,
     "metrics.md": metrics_page,
     "commands.md": commands_page,
+    "clients.md": clients_page,
+    "errors.md": errors_page,
 }

@@ -1,0 +1,1 @@
+"""Runs the examples of frameworks, each with its own packages, against a broker."""

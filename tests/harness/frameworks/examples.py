@@ -1,0 +1,24 @@
+"""The examples of frameworks: their packages with the versions that were tried, and their last lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkExample:
+    """A program in examples/frameworks, which gets the bootstrap servers as its argument."""
+
+    file: str
+    packages: tuple[str, ...]
+    last_line: str
+
+
+EXAMPLES: Final = (
+    FrameworkExample("faststream_app.py", ("faststream[confluent]==0.7.8",), "invoices [0, 10, 20, 30, 40]"),
+    FrameworkExample("quix_levels.py", ("quixstreams==3.28.1",), "highest {'brest': 9, 'dover': 6}"),
+    FrameworkExample("kombu_queue.py", ("kombu[confluentkafka]==5.7.0",), "jobs [0, 1, 2, 3, 4]"),
+    FrameworkExample("celery_tasks.py", ("celery==5.7.0", "kombu[confluentkafka]==5.7.0"), "sums [0, 2, 4]"),
+    FrameworkExample("bytewax_flow.py", ("bytewax[kafka]==0.21.1",), "results [0, 10, 20, 30, 40]"),
+)
