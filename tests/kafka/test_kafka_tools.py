@@ -157,7 +157,7 @@ def test_features_cluster_id_versions_directories_and_delete_records(
     assert "metadata.version" in features
     assert "group.version" in features
     assert "share.version" in features
-    assert "streams.version" not in features
+    assert "streams.version" in features
     upgraded = tools.run("kafka-features", "upgrade", "--feature", "kraft.version=1")
     assert "kraft.version was upgraded to 1" in upgraded
     described = tools.run("kafka-features", "describe").splitlines()

@@ -11,6 +11,7 @@ from tidelog.broker.config.quorum_config import quorum_settings as configured_qu
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
+from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.metadata.settings import controller_settings as configured_controller_settings
@@ -46,6 +47,11 @@ def consumer_group_config(**changes: Any) -> ConsumerGroupConfig:
 def share_group_config(**changes: Any) -> ShareGroupConfig:
     """Return the settings of share groups."""
     return projection(_DEFAULTS, ShareGroupConfig, **changes)
+
+
+def streams_group_config(**changes: Any) -> StreamsGroupConfig:
+    """Return the settings of streams groups."""
+    return projection(_DEFAULTS, StreamsGroupConfig, **changes)
 
 
 def transaction_config(**changes: Any) -> TransactionConfig:

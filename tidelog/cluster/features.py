@@ -3,11 +3,6 @@
 Clients read the finalized levels from ApiVersions and choose their protocols accordingly. A new cluster
 has the levels of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
 
-Streams groups are not supported. Their feature is not shown to clients, not finalized in a new cluster, and a
-controller of this software cannot upgrade it. A cluster of Apache Kafka has finalized it at 1, and its
-controllers reject brokers that do not register this level. A node registers it as compatible: its
-coordinators keep the records of such groups.
-
 Source: MetadataVersion and Feature of Apache Kafka 4.3.1, and the records of its storage tool.
 """
 
@@ -23,6 +18,7 @@ KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_4_3: Final = 30
@@ -33,24 +29,20 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
     TRANSACTION_VERSION: FeatureRange(0, 2),
     GROUP_VERSION: FeatureRange(0, 1),
     SHARE_VERSION: FeatureRange(0, 1),
+    STREAMS_VERSION: FeatureRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
 }
-"""The supported levels: shown to clients, and the limits of UpdateFeatures.
+"""The supported levels: shown to clients, the limits of UpdateFeatures, and those that nodes register.
 
 A feature without a supported level is absent, as in Kafka.
 """
-
-COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
-    **SUPPORTED_FEATURES,
-    "streams.version": FeatureRange(0, 1),
-}
-"""The levels that brokers and controllers register: those of the clusters that a node can join."""
 
 BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: METADATA_VERSION_4_3,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
 """The initial levels of a new cluster, in the order of its first records."""
@@ -92,3 +84,8 @@ def consumer_groups_enabled(image: MetadataImage) -> bool:
 def share_groups_enabled(image: MetadataImage) -> bool:
     """Return whether members may use the protocol of share groups (KIP-932)."""
     return image.features.get(SHARE_VERSION, 0) > 0
+
+
+def streams_groups_enabled(image: MetadataImage) -> bool:
+    """Return whether members may use the protocol of streams groups (KIP-1071)."""
+    return image.features.get(STREAMS_VERSION, 0) > 0

@@ -8,7 +8,12 @@ from itertools import count
 from typing import TypeVar
 from uuid import UUID, uuid4
 
-from tests.support.configs import consumer_group_config, group_config, share_group_config
+from tests.support.configs import (
+    consumer_group_config,
+    group_config,
+    share_group_config,
+    streams_group_config,
+)
 from tests.support.metadata.images import image_with_brokers
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.classic.pending import Pending
@@ -18,6 +23,7 @@ from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
+from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.cluster.delta import MetadataDelta
@@ -101,6 +107,7 @@ class GroupCoordinatorFixture:
     suffixes: Iterator[int] = field(default_factory=lambda: count(1))
     consumer_config: ConsumerGroupConfig = field(default_factory=consumer_group_config)
     share_config: ShareGroupConfig = field(default_factory=share_group_config)
+    streams_config: StreamsGroupConfig = field(default_factory=streams_group_config)
     image: MetadataImage = field(default_factory=image_with_brokers)
 
     def __post_init__(self) -> None:
@@ -110,6 +117,7 @@ class GroupCoordinatorFixture:
             lambda: self.image,
             lambda: str(next(self.suffixes)),
             lambda: self.share_config,
+            lambda: self.streams_config,
         )
         self.held: list[tuple[int, Writes]] = []
         if not self.log:
@@ -167,6 +175,7 @@ class GroupCoordinatorFixture:
             suffixes=self.suffixes,
             consumer_config=self.consumer_config,
             share_config=self.share_config,
+            streams_config=self.streams_config,
             image=self.image,
         )
         for offset, (key, value) in enumerate(self.log):
@@ -209,6 +218,7 @@ class GroupCoordinatorFixture:
         created = any(self.topic_id(name) not in old.topics_by_id for name in delta.changed_topics)
         self.coordinator.consumers.on_topics_changed(names, self.image.offset if created else None)
         self.coordinator.shares.on_topics_changed(names)
+        self.coordinator.streams.on_topics_changed(names)
 
     def add_partitions(self, name: str, count: int) -> None:
         """Create a topic, or add partitions to it."""

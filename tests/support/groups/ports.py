@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import uuid4
 
-from tests.support.configs import consumer_group_config, share_group_config
+from tests.support.configs import consumer_group_config, share_group_config, streams_group_config
 from tests.support.groups.share_states import MemoryPersister
 from tests.support.metadata.images import image_with_brokers
 from tidelog.base.clock import Clock
@@ -49,6 +49,7 @@ def group_ports(
         image=lambda: image,
         consumer_config=consumer_group_config,
         share_config=share_group_config,
+        streams_config=streams_group_config,
         persister=persister or MemoryPersister(),
         end_offsets=FixedEndOffsets(),
         new_suffix=lambda: str(uuid4()),

@@ -154,6 +154,12 @@ from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest
 from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from tidelog.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tidelog.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from tidelog.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -658,6 +664,19 @@ REQUESTS: dict[ApiKey, Ask] = {
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: lambda cluster, _: ShareGroupDescribeRequest(
         group_ids=(f"{GROUP}-share",), include_authorized_operations=True
+    ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: lambda cluster, _: StreamsGroupHeartbeatRequest(
+        group_id=f"{GROUP}-streams",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        topology=Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=(TOPIC,)),)),
+        process_id="p",
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: lambda cluster, _: StreamsGroupDescribeRequest(
+        group_ids=(f"{GROUP}-streams",), include_authorized_operations=True
     ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: lambda cluster, _: DescribeShareGroupOffsetsRequest(
         groups=(DescribeShareGroupOffsetsRequestGroup(group_id=f"{GROUP}-share", topics=None),)

@@ -18,7 +18,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| ([\d-]+) \| ([\d-]+|no) \| ([\d-]+|no) \| .*\|$", re.MULTILINE)
 NOT_SERVED = "no"
 KEYS_WITHOUT_EFFECT = re.compile(r"^\| keys \| reason \|\n(.*?)\n\n", re.MULTILINE | re.DOTALL)
-NEW_GROUP_PROTOCOLS = re.compile(r"group\.(streams\.|share\.persister)")
+NEW_GROUP_PROTOCOLS = re.compile(r"group\.share\.persister")
 
 
 def test_the_table_of_apis_is_what_a_cluster_serves(tmp_path: Path) -> None:

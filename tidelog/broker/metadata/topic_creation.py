@@ -1,4 +1,4 @@
-"""Creates topics that a request needs: of clients, if auto.create.topics.enable, and of coordinators.
+"""Creates topics that a request needs: of clients, if auto.create.topics.enable, of coordinators and groups.
 
 The request does not wait. Its response states that the topic does not exist yet, and the client repeats it,
 as in Kafka 4. A topic that a client requests is created on behalf of the client: by its principal, and within
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
@@ -41,6 +41,9 @@ from tidelog.protocol.schema import ApiMessage
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 logger = logging.getLogger(__name__)
+
+ErrorReport: TypeAlias = Callable[[str, str], None]
+"""Called with the name of a topic that could not be created, and the reason."""
 
 MAX_IN_FLIGHT: Final = 1000
 CLOSE_TIMEOUT_S: Final = 1.0
@@ -88,14 +91,27 @@ class TopicCreation:
                 errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
                 continue
             errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if name not in self._in_flight and len(self._in_flight) < MAX_IN_FLIGHT:
-                self._in_flight.add(name)
-                valid.append(name)
-        if valid:
-            task = asyncio.get_running_loop().create_task(self._create(valid, client), name="create-topics")
+            valid.append(name)
+        self.create((creatable_topic(self._config, name) for name in valid), client, self._report)
+        return errors
+
+    def create(
+        self, topics: Iterable[CreatableTopic], client: RequestContext | None, report: ErrorReport
+    ) -> None:
+        """Begin to create topics with their own partitions and configs; `report` gets the errors.
+
+        A topic whose creation is in progress is omitted.
+        """
+        started: list[CreatableTopic] = []
+        for topic in topics:
+            if topic.name not in self._in_flight and len(self._in_flight) < MAX_IN_FLIGHT:
+                self._in_flight.add(topic.name)
+                started.append(topic)
+        if started:
+            creation = self._create(started, client, report)
+            task = asyncio.get_running_loop().create_task(creation, name="create-topics")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return errors
 
     def ensure(self, topic: str) -> None:
         """Begin to create one topic, unless that is in progress; do not wait for it."""
@@ -110,19 +126,20 @@ class TopicCreation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _create(self, names: list[str], client: RequestContext | None) -> None:
-        timeout_ms = self._config.request_timeout_ms
-        topics = tuple(creatable_topic(self._config, name) for name in names)
-        request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+    async def _create(
+        self, topics: Sequence[CreatableTopic], client: RequestContext | None, report: ErrorReport
+    ) -> None:
+        names = [topic.name for topic in topics]
+        request = CreateTopicsRequest(topics=tuple(topics), timeout_ms=self._config.request_timeout_ms)
         try:
             response = await (self._send(request) if client is None else self._forward(request, client))
         except KafkaError as error:
             for name in names:
-                self._report(name, str(error))
+                report(name, str(error))
         else:
             for result in response.topics:
                 if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    self._report(result.name, result.error_message or "")
+                    report(result.name, result.error_message or ErrorCode(result.error_code).text)
         finally:
             self._in_flight.difference_update(names)
 

@@ -20,7 +20,7 @@ from tidelog.broker.config.listeners import Listener
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.clients.transport.failures import raise_for
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.features import COMPATIBLE_FEATURES
+from tidelog.cluster.features import SUPPORTED_FEATURES
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId
@@ -68,7 +68,7 @@ class ControllerRegistration:
                 controller_registration.Feature(
                     name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest
                 )
-                for name, levels in COMPATIBLE_FEATURES.items()
+                for name, levels in SUPPORTED_FEATURES.items()
             ),
         )
         self._task: asyncio.Task[None] | None = None

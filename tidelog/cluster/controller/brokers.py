@@ -11,7 +11,7 @@ from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.registration_fields import registered_endpoints, registered_features
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
+from tidelog.cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog.cluster.image import BrokerImage, FeatureRange, MetadataImage
 from tidelog.cluster.replica_directories import is_reserved
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -103,7 +103,7 @@ def supported_features() -> tuple[Feature, ...]:
     """Return the features that a broker of this software registers."""
     return tuple(
         Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
-        for name, levels in COMPATIBLE_FEATURES.items()
+        for name, levels in SUPPORTED_FEATURES.items()
     )
 
 

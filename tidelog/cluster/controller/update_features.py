@@ -17,7 +17,6 @@ from typing import Final
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.features import (
-    COMPATIBLE_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -126,14 +125,11 @@ def _check_metadata_version(update: FeatureUpdateKey, current: int) -> None:
 
 
 def _unsupported_reasons(image: MetadataImage, name: str, level: int) -> Iterator[str]:
-    """Yield one reason for each node that does not support a level.
-
-    Level 0 is always supported, even if this software is only compatible with the feature.
-    """
-    if name not in COMPATIBLE_FEATURES:
+    """Yield one reason for each node that does not support a level; level 0 is always supported."""
+    if name not in SUPPORTED_FEATURES:
         yield "this controller does not know the feature"
         return
-    own = SUPPORTED_FEATURES.get(name, _DISABLED)
+    own = SUPPORTED_FEATURES[name]
     if level and not own.lowest <= level <= own.highest:
         yield f"this controller supports {own.lowest} to {own.highest}"
     for broker in image.brokers.values():

@@ -20,7 +20,7 @@ from tidelog.cluster.controller.brokers import supported_features
 from tidelog.cluster.controller.controllers import register_controller
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.update_features import UpgradeType, update_features
-from tidelog.cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
+from tidelog.cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
@@ -134,17 +134,11 @@ def test_a_level_that_a_node_does_not_support_is_refused() -> None:
     )
 
 
-def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
-    kafkas = image_after_records([FeatureLevelRecord(name="streams.version", feature_level=1)], IMAGE)
-    lower = apply_updates(kafkas, {"streams.version": 0}, UpgradeType.SAFE_DOWNGRADE)
-    assert "streams.version" not in lower.features
-    assert "this controller supports 0 to 0" in refusal(lower, "streams.version", 1)
-
-
-def test_the_level_of_share_groups_can_be_raised_and_lowered() -> None:
-    lower = apply_updates(IMAGE, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
-    assert "share.version" not in lower.features
-    assert apply_updates(lower, {"share.version": 1}).features["share.version"] == 1
+@pytest.mark.parametrize("feature", ["share.version", "streams.version"])
+def test_the_levels_of_group_protocols_can_be_lowered_and_raised(feature: str) -> None:
+    lower = apply_updates(IMAGE, {feature: 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert feature not in lower.features
+    assert apply_updates(lower, {feature: 1}).features[feature] == 1
 
 
 def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:
@@ -230,5 +224,5 @@ def test_controllers_register_their_listeners() -> None:
 
 
 def test_every_known_feature_can_be_updated() -> None:
-    for name in COMPATIBLE_FEATURES:
+    for name in SUPPORTED_FEATURES:
         apply_updates(IMAGE, {name: IMAGE.features.get(name, 0)})

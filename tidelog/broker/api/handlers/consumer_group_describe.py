@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.api.handlers.group_describer import GroupDescriber
-from tidelog.broker.coordinators.groups.consumer_service import ConsumerGroupService
+from tidelog.broker.coordinators.groups.services.consumer_groups import ConsumerGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

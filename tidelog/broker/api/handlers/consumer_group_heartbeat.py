@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.classic.member import Client
-from tidelog.broker.coordinators.groups.consumer_service import ConsumerGroupService
+from tidelog.broker.coordinators.groups.services.consumer_groups import ConsumerGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.consumer_group_heartbeat import (

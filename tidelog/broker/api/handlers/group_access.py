@@ -1,6 +1,7 @@
 """The checks that the APIs of one type of groups share: whether they are served, what a client may access.
 
-Consumer groups (KIP-848) and share groups (KIP-932) are served only if a feature of the cluster is finalized.
+Consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071) are served only if a feature
+of the cluster is finalized.
 """
 
 from __future__ import annotations

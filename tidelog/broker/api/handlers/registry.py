@@ -66,6 +66,8 @@ from tidelog.broker.api.handlers.share_group_describe import ShareGroupDescribeH
 from tidelog.broker.api.handlers.share_group_heartbeat import ShareGroupHeartbeatHandler
 from tidelog.broker.api.handlers.share_group_offsets import ShareGroupOffsetsHandler
 from tidelog.broker.api.handlers.share_group_state import register_share_group_state_apis
+from tidelog.broker.api.handlers.streams_group_describe import StreamsGroupDescribeHandler
+from tidelog.broker.api.handlers.streams_group_heartbeat import StreamsGroupHeartbeatHandler
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.telemetry import register_telemetry_apis
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -73,10 +75,15 @@ from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, Wri
 from tidelog.broker.coordinators.share.persister import SharePartitionKey
 from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, PreferredReadReplicas
 from tidelog.broker.fetching.replica_selector import find_selector
+from tidelog.broker.metadata.internal_topic_creation import InternalTopicCreation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
-from tidelog.cluster.features import consumer_groups_enabled, share_groups_enabled
+from tidelog.cluster.features import (
+    consumer_groups_enabled,
+    share_groups_enabled,
+    streams_groups_enabled,
+)
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
@@ -115,6 +122,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
     _register_share_groups(dispatcher, services)
+    _register_streams_groups(dispatcher, services)
     if services.client_telemetry is not None:
         register_telemetry_apis(dispatcher, services.client_telemetry)
     register_sasl_apis(dispatcher)
@@ -275,6 +283,20 @@ def _register_share_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.ALTER_SHARE_GROUP_OFFSETS, offsets.alter, uses_slot=False)
     dispatcher.register(ApiKey.DELETE_SHARE_GROUP_OFFSETS, offsets.delete, uses_slot=False)
     register_share_group_state_apis(dispatcher, services.share_coordinator)
+
+
+def _register_streams_groups(dispatcher: Dispatcher, services: Services) -> None:
+    """Register the APIs of streams groups."""
+    groups, image = services.groups.streams_groups, services.image
+    is_served = "streams" in services.config.group_coordinator_rebalance_protocols
+    access = GroupAccess(
+        services.authorizer, services.slices, lambda: is_served and streams_groups_enabled(image())
+    )
+    creation = InternalTopicCreation(services.topic_creation, services.clock)
+    heartbeat = StreamsGroupHeartbeatHandler(groups, access, creation)
+    dispatcher.register(ApiKey.STREAMS_GROUP_HEARTBEAT, heartbeat.handle)
+    describe = StreamsGroupDescribeHandler(groups, access)
+    dispatcher.register(ApiKey.STREAMS_GROUP_DESCRIBE, describe.handle)
 
 
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:

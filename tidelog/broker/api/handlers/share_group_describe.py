@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.api.handlers.group_describer import GroupDescriber
-from tidelog.broker.coordinators.groups.share_service import ShareGroupService
+from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.messages.share_group_describe import (
     DescribedGroup,

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.classic.member import Client
-from tidelog.broker.coordinators.groups.share_service import ShareGroupService
+from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.share_group_heartbeat import (

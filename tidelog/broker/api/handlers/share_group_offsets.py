@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
-from tidelog.broker.coordinators.groups.share_service import ShareGroupService
+from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.access_control import AclOperation

@@ -7,15 +7,17 @@ Source: GroupMetadataManager of Apache Kafka 4.3; KIP-518 (states filter), KIP-8
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
-from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, offset_tombstone
-from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
+from tidelog.broker.coordinators.groups.registry import GroupRegistry, OffsetGroup, tombstones_of
 from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
@@ -26,7 +28,14 @@ from tidelog.protocol.steps import Steps, map_items
 CLASSIC_GROUP_TYPE = "classic"
 CONSUMER_GROUP_TYPE = CONSUMER_PROTOCOL_TYPE = "consumer"
 SHARE_GROUP_TYPE = SHARE_PROTOCOL_TYPE = "share"
+STREAMS_GROUP_TYPE = STREAMS_PROTOCOL_TYPE = "streams"
 NOT_FOUND_FROM_VERSION = 6
+_DELETABLE: Final = (
+    GroupState.EMPTY,
+    ConsumerGroupState.EMPTY,
+    ShareGroupState.EMPTY,
+    StreamsGroupState.EMPTY,
+)
 
 
 class Administration:
@@ -53,7 +62,11 @@ class Administration:
             for share_group in self._groups.shares():
                 yield None
                 groups.append(_listed(share_group, SHARE_PROTOCOL_TYPE, SHARE_GROUP_TYPE))
-        return [each for each in groups if not state_filter or each.group_state.lower() in state_filter]
+        if not type_filter or STREAMS_GROUP_TYPE in type_filter:
+            for streams_group in self._groups.streams:
+                yield None
+                groups.append(_listed(streams_group, STREAMS_PROTOCOL_TYPE, STREAMS_GROUP_TYPE))
+        return [each for each in groups if not state_filter or _filter_name(each) in state_filter]
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group with its members; metadata and assignments only if it is stable."""
@@ -89,7 +102,7 @@ class Administration:
             error = ErrorCode.NONE
             try:
                 group = self._groups.require(group_id)
-                if group.state not in (GroupState.EMPTY, ConsumerGroupState.EMPTY, ShareGroupState.EMPTY):
+                if group.state not in _DELETABLE:
                     raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
             except KafkaError as failure:
                 error = failure.code
@@ -113,7 +126,13 @@ def filter_of(names: Iterable[str]) -> Steps[frozenset[str]]:
     return frozenset((yield from map_items(lambda name: name.strip().lower(), names)))
 
 
-def _listed(group: Group | ConsumerGroup | ShareGroup, protocol_type: str, group_type: str) -> ListedGroup:
+def _filter_name(group: ListedGroup) -> str:
+    """Return the state of a group as filters name it: `not_ready` for NotReady, as in Kafka."""
+    not_ready = StreamsGroupState.NOT_READY
+    return not_ready.metric_label if group.group_state == not_ready.value else group.group_state.lower()
+
+
+def _listed(group: OffsetGroup | ShareGroup, protocol_type: str, group_type: str) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=protocol_type,

@@ -105,8 +105,9 @@ class Conversion:
         group = self._groups.consumer(group_id)
         if group is not None:
             return GroupToJoin(group, [])
-        self._groups.check_has_offsets(group_id)
         classic = self._groups.get(group_id)
+        if classic is None and group_id in self._groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if classic is None:
             return GroupToJoin(self._groups.new_consumer(group_id), [])
         if not classic.members:

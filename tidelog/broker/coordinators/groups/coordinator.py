@@ -42,11 +42,16 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     GroupMetadataRecord,
 )
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
+from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig, ShareGroupSettings
 from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
+from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig, StreamsGroupSettings
+from tidelog.broker.coordinators.groups.streams.coordinator import StreamsGroupCoordinator
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
+from tidelog.broker.coordinators.groups.streams.timers import STREAMS_DEADLINES, StreamsTimers
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
@@ -73,6 +78,7 @@ class GroupCoordinator:
         image: Callable[[], MetadataImage],
         new_suffix: Callable[[], str],
         share_config: Callable[[], ShareGroupConfig],
+        streams_config: Callable[[], StreamsGroupConfig],
         memory: MemberMemory | None = None,
     ) -> None:
         """`new_suffix` makes member ids unique. All partitions of a node share `memory`."""
@@ -100,6 +106,12 @@ class GroupCoordinator:
             topics,
             ShareMemberTimers(self._deadlines),
         )
+        self.streams = StreamsGroupCoordinator(
+            self._groups,
+            StreamsGroupSettings(streams_config, image),
+            topics,
+            StreamsTimers(self._deadlines),
+        )
         self.membership = Membership(
             self._groups, self._rebalance, config, new_suffix, self.consumers.classic_members
         )
@@ -120,6 +132,9 @@ class GroupCoordinator:
             return
         if isinstance(record, ShareGroupRecord):
             self.shares.replay(record)
+            return
+        if isinstance(record, StreamsGroupRecord):
+            self.streams.replay(record)
             return
         group_id = record.key.group
         group = self._groups.get(group_id)
@@ -156,6 +171,7 @@ class GroupCoordinator:
                 self._groups.create(group_id, None)
         self.consumers.finish_loading(now)
         self.shares.finish_loading(now)
+        self.streams.finish_loading(now)
         for group in self._groups:
             record = self._loaded_records.pop(group.group_id, None)
             # A group without a record has only offsets: it belongs to a simple consumer.
@@ -190,6 +206,8 @@ class GroupCoordinator:
     def _on_deadline(self, key: DeadlineKey, now: Moment) -> Writes:
         if key.kind is DeadlineKind.SHARE_SESSION:
             return self.shares.on_deadline(key)
+        if key.kind in STREAMS_DEADLINES:
+            return self.streams.on_deadline(key, now)
         if key.kind not in _CLASSIC_DEADLINES:
             return self.consumers.on_deadline(key)
         group = self._groups.get(key.group_id)
@@ -233,3 +251,7 @@ class GroupCoordinator:
     def share_group_counts(self) -> Counter[ShareGroupState]:
         """Return the number of share groups in each state, for metrics."""
         return Counter(group.state for group in self._groups.shares())
+
+    def streams_group_counts(self) -> Counter[StreamsGroupState]:
+        """Return the number of streams groups in each state, for metrics."""
+        return Counter(group.state for group in self._groups.streams)

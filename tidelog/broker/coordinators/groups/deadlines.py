@@ -32,6 +32,12 @@ class DeadlineKind(Enum):
     """A classic member of a consumer group has not sent SyncGroup in its rebalance timeout."""
     SHARE_SESSION = 7
     """A member of a share group has sent nothing for its session timeout."""
+    STREAMS_SESSION = 8
+    """A member of a streams group has sent nothing for its session timeout."""
+    STREAMS_REVOCATION = 9
+    """A member of a streams group has not revoked its tasks in its rebalance timeout."""
+    STREAMS_INITIAL_DELAY = 10
+    """Members have had time to join a new streams group before its first assignment."""
 
 
 class DeadlineKey(NamedTuple):
@@ -45,9 +51,9 @@ class DeadlineKey(NamedTuple):
 class Deadlines:
     """At most one deadline for each key, on the monotonic clock.
 
-    Bounds: one for each member of a classic group or share group and each pending member, and two for each
-    classic group, or four for each member of a consumer group; the heap has at most twice as many entries
-    plus 64.
+    Bounds: one for each member of a classic group or share group and each pending member, two for each
+    classic group, four for each member of a consumer group, one for each streams group and two for each of
+    its members; the heap has at most twice as many entries plus 64.
     Invariant: every key has a heap entry that is not later than its deadline.
     """
 

@@ -58,9 +58,7 @@ class JoinCommand:
         reply: JoinReply = Pending()
         try:
             self.check(request)
-            if self._groups.share(request.group_id) is not None:
-                text = f"group {request.group_id} is a share group"
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
+            self._check_type(request.group_id)
             group = self._groups.get(request.group_id)
             if group is None:
                 writes = self._join_new_group(client, request, version, reply, now)
@@ -78,6 +76,17 @@ class JoinCommand:
                 )
             )
         return Outcome(reply, writes)
+
+    def _check_type(self, group_id: str) -> None:
+        """Raise INCONSISTENT_GROUP_PROTOCOL for a share group, and for a streams group with members."""
+        streams_group = self._groups.streams.find(group_id)
+        if self._groups.share(group_id) is not None:
+            text = f"group {group_id} is a share group"
+        elif streams_group is not None and not streams_group.is_empty:
+            text = f"group {group_id} is a streams group"
+        else:
+            return
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
 
     def check(self, request: JoinGroupRequest) -> None:
         """Raise KafkaError for a request that no group may accept."""
@@ -127,10 +136,10 @@ class JoinCommand:
         if not request.protocol_type or not request.protocols:
             raise _inconsistent(request)
         records: list[CoordinatorRecord] = []
-        consumer_group = self._groups.consumer(request.group_id)
-        if consumer_group is not None:
-            logger.info("Group %s: the empty consumer group becomes a classic group", request.group_id)
-            records += tombstones_of(consumer_group)
+        replaced = self._groups.find(request.group_id)
+        if replaced is not None:
+            logger.info("Group %s: the empty group becomes a classic group", request.group_id)
+            records += tombstones_of(replaced)
         group = self._groups.create(request.group_id, now)
         records.append(new_group(group))
         try:

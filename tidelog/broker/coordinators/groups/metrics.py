@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.groups.offset_store import OffsetKey
 from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.protocol.ids import Offset, TopicPartition
 
@@ -39,8 +40,9 @@ def report_consumer_groups(
     classic_counts: Callable[[], Mapping[GroupState, int]],
     consumer_counts: Callable[[], Mapping[ConsumerGroupState, int]],
     share_counts: Callable[[], Mapping[ShareGroupState, int]],
+    streams_counts: Callable[[], Mapping[StreamsGroupState, int]],
 ) -> None:
-    """Register the number of groups of each protocol, and of consumer and share groups in each state."""
+    """Register the number of groups of each protocol, and of those of the new protocols in each state."""
     prefix = "kafka_server_group_coordinator_metrics_"
 
     def by_protocol() -> Reading:
@@ -48,6 +50,7 @@ def report_consumer_groups(
             ("classic",): sum(classic_counts().values()),
             ("consumer",): sum(consumer_counts().values()),
             ("share",): sum(share_counts().values()),
+            ("streams",): sum(streams_counts().values()),
         }
 
     def by_state() -> Reading:
@@ -58,9 +61,14 @@ def report_consumer_groups(
         counts = share_counts()
         return {(state.value.lower(),): counts.get(state, 0) for state in ShareGroupState}
 
+    def of_streams_groups() -> Reading:
+        counts = streams_counts()
+        return {(state.metric_label,): counts.get(state, 0) for state in StreamsGroupState}
+
     metrics.gauge(prefix + "groups", "Groups by protocol.", by_protocol, ("protocol",))
     metrics.gauge(prefix + "consumer_groups", "Consumer groups by state.", by_state, ("state",))
     metrics.gauge(prefix + "share_groups", "Share groups by state.", of_share_groups, ("state",))
+    metrics.gauge(prefix + "streams_groups", "Streams groups by state.", of_streams_groups, ("state",))
 
 
 def report_lags(

@@ -29,12 +29,14 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     offset_commit,
     offset_tombstone,
 )
-from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.registry import GroupRegistry, is_subscribed_to
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
+from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_commit
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -117,9 +119,14 @@ class OffsetCommands:
         """
         self._groups.check_has_offsets(request.group_id)
         group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        streams_group = self._groups.streams.find(request.group_id)
         response, writes = prepared or run_steps(self.prepare(request, now))
         if consumer_group is not None:
             check_commit(consumer_group, _committer(request, version), partitions_of(writes.records))
+        elif streams_group is not None:
+            check_streams_commit(
+                streams_group, _committer(request, version), named_partitions_of(writes.records)
+            )
         elif group is not None:
             self._check_sender(group, request, now)
         elif request.generation_id_or_member_epoch >= 0:
@@ -163,7 +170,7 @@ class OffsetCommands:
         records: list[OffsetCommitRecord] = []
         topics = []
         for topic in request.topics:
-            subscribed = group.subscriptions.includes(topic.name)
+            subscribed = is_subscribed_to(group, topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             results = []
             for partition in topic.partitions:
@@ -196,6 +203,13 @@ def partitions_of(records: Iterable[CoordinatorRecord]) -> Iterator[tuple[UUID, 
     for record in records:
         if isinstance(record, OffsetCommitRecord) and record.value is not None:
             yield record.value.topic_id, record.key.partition
+
+
+def named_partitions_of(records: Iterable[CoordinatorRecord]) -> Iterator[TopicPartition]:
+    """Yield the partitions whose offsets are committed."""
+    for record in records:
+        if isinstance(record, OffsetCommitRecord) and record.value is not None:
+            yield TopicPartition(record.key.topic, record.key.partition)
 
 
 def _committer(request: OffsetCommitRequest, version: int) -> Committer:

@@ -16,6 +16,7 @@ from tidelog.broker.coordinators.groups.offset_commands import ids_differ
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_fetch
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -42,6 +43,9 @@ class OffsetFetch:
         group = self._groups.consumer(request.group_id)
         if group is not None:
             check_fetch(group, request.member_id, request.member_epoch)
+        streams_group = self._groups.streams.find(request.group_id)
+        if streams_group is not None:
+            check_streams_fetch(streams_group, request.member_id, request.member_epoch)
 
     def fetch(
         self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool

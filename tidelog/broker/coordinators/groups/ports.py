@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
+from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.share.persister import SharePersister
 from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.shared.state_log import StateLog
@@ -41,6 +42,7 @@ class GroupPorts(NamedTuple):
     image: Callable[[], MetadataImage]
     consumer_config: Callable[[], ConsumerGroupConfig]
     share_config: Callable[[], ShareGroupConfig]
+    streams_config: Callable[[], StreamsGroupConfig]
     persister: SharePersister
     end_offsets: PartitionEndOffsets
     new_suffix: Callable[[], str]

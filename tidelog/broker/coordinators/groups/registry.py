@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory, MemberMemory
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
+from tidelog.broker.coordinators.groups.group_table import GroupTable
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, group_tombstone
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.records import share_group_tombstones
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroup
+from tidelog.broker.coordinators.groups.streams.records import streams_group_tombstones
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
+OffsetGroup: TypeAlias = Group | ConsumerGroup | StreamsGroup
+"""A group whose members commit offsets."""
+
 
 class GroupRegistry:
-    """All groups that have members, offsets or a record in the log: classic, consumer and share groups.
+    """All groups with members, offsets or a record in the log: classic, consumer, share, streams groups.
 
     Invariant: after each replay, a group id belongs to one type.
     """
@@ -27,6 +34,7 @@ class GroupRegistry:
         self._groups: dict[str, Group] = {}
         self._consumer_groups: dict[str, ConsumerGroup] = {}
         self._share_groups: dict[str, ShareGroup] = {}
+        self.streams = GroupTable(StreamsGroup, memory)
         self._memory = memory
         self._rebalance = rebalance
 
@@ -35,10 +43,12 @@ class GroupRegistry:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups) + len(self._consumer_groups) + len(self._share_groups)
+        tables = (self._groups, self._consumer_groups, self._share_groups, self.streams)
+        return sum(len(table) for table in tables)
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups or group_id in self._consumer_groups or group_id in self._share_groups
+        tables = (self._groups, self._consumer_groups, self._share_groups, self.streams)
+        return any(group_id in table for table in tables)
 
     def get(self, group_id: str) -> Group | None:
         """Return the classic group; None if there is none."""
@@ -60,9 +70,11 @@ class GroupRegistry:
         """Return all share groups."""
         return list(self._share_groups.values())
 
-    def find(self, group_id: str) -> Group | ConsumerGroup | None:
-        """Return the classic group or the consumer group; None if there is none."""
-        return self._groups.get(group_id) or self._consumer_groups.get(group_id)
+    def find(self, group_id: str) -> OffsetGroup | None:
+        """Return the group whose members commit offsets, of any such type; None if there is none."""
+        return (
+            self._groups.get(group_id) or self._consumer_groups.get(group_id) or self.streams.find(group_id)
+        )
 
     def check_has_offsets(self, group_id: str) -> None:
         """Raise GROUP_ID_NOT_FOUND for a share group: its members do not commit offsets."""
@@ -70,7 +82,7 @@ class GroupRegistry:
             text = f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
-    def require(self, group_id: str) -> Group | ConsumerGroup | ShareGroup:
+    def require(self, group_id: str) -> OffsetGroup | ShareGroup:
         """Return the group of any type. Raise GROUP_ID_NOT_FOUND if there is none."""
         group = self.find(group_id) or self._share_groups.get(group_id)
         if group is None:
@@ -116,6 +128,13 @@ class GroupRegistry:
         if group is not None:
             group.memory.release()
 
+    def create_streams(self, group_id: str) -> StreamsGroup:
+        """Create a streams group without members, in place of a classic group with only offsets."""
+        classic = self._groups.get(group_id)
+        if classic is not None:
+            self.remove(classic)
+        return self.streams.add(group_id)
+
     def remove(self, group: Group) -> None:
         """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
         for member_id in list(group.members):
@@ -138,10 +157,20 @@ class GroupRegistry:
         self._groups.clear()
         self._consumer_groups.clear()
         self._share_groups.clear()
+        self.streams.clear()
 
 
-def tombstones_of(group: Group | ConsumerGroup | ShareGroup) -> list[CoordinatorRecord]:
+def is_subscribed_to(group: OffsetGroup, topic: str) -> bool:
+    """Return whether the members of a group read a topic; if unknown, True for a group of consumers."""
+    if isinstance(group, StreamsGroup):
+        return group.is_subscribed_to(topic)
+    return group.subscriptions.includes(topic)
+
+
+def tombstones_of(group: OffsetGroup | ShareGroup) -> list[CoordinatorRecord]:
     """Return the records that delete a group without members."""
+    if isinstance(group, StreamsGroup):
+        return [*streams_group_tombstones(group.group_id, group.members)]
     if isinstance(group, ShareGroup):
         return [*share_group_tombstones(group.group_id, group.members)]
     if isinstance(group, Group):

@@ -25,13 +25,14 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
-from tidelog.broker.coordinators.groups.consumer_service import ConsumerGroupService
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record, size_bytes_min
-from tidelog.broker.coordinators.groups.share_service import ShareGroupService
+from tidelog.broker.coordinators.groups.services.consumer_groups import ConsumerGroupService
+from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
+from tidelog.broker.coordinators.groups.services.streams_groups import StreamsGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import (
@@ -85,6 +86,7 @@ class GroupService:
                 ports.image,
                 ports.new_suffix,
                 ports.share_config,
+                ports.streams_config,
                 self.member_memory,
             ),
             RecordFormat(encode_record, replay_batches, size_bytes_min),
@@ -93,6 +95,7 @@ class GroupService:
         )
         self.consumer_groups = ConsumerGroupService(self._shards, ports)
         self.share_groups = ShareGroupService(self._shards, ports)
+        self.streams_groups = StreamsGroupService(self._shards)
         self._expiration_handle: TimerHandle | None = None
 
     # Start and stop

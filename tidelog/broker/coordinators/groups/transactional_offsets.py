@@ -17,7 +17,7 @@ from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
-from tidelog.broker.coordinators.groups.offset_commands import partitions_of
+from tidelog.broker.coordinators.groups.offset_commands import named_partitions_of, partitions_of
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,
     OffsetCommitRecord,
@@ -25,6 +25,7 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     offset_commit,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_commit
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
@@ -88,9 +89,12 @@ class TransactionalOffsetCommit:
         """
         self._groups.check_has_offsets(request.group_id)
         group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        streams_group = self._groups.streams.find(request.group_id)
+        committer = Committer(request.member_id, request.group_instance_id, request.generation_id, None)
         if consumer_group is not None:
-            committer = Committer(request.member_id, request.group_instance_id, request.generation_id, None)
             check_commit(consumer_group, committer, partitions_of(prepared.writes.records))
+        elif streams_group is not None:
+            check_streams_commit(streams_group, committer, named_partitions_of(prepared.writes.records))
         elif group is not None:
             _check_sender(group, request)
         elif request.generation_id >= 0:

@@ -117,7 +117,11 @@ def report_serving(
     report_groups(metrics, services.groups.group_counts)
     groups = services.groups
     report_consumer_groups(
-        metrics, groups.group_counts, groups.consumer_group_counts, groups.share_groups.state_counts
+        metrics,
+        groups.group_counts,
+        groups.consumer_group_counts,
+        groups.share_groups.state_counts,
+        groups.streams_groups.state_counts,
     )
     report_share_delivery(metrics, services.share_sessions, services.share_partitions)
     report_share_coordinator(metrics, services.share_coordinator.state_count)

@@ -19,6 +19,7 @@ from tidelog.broker.coordinators.groups.end_offsets import EndOffsets
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
+from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.share.coordinator_persister import CoordinatorPersister, PersisterPorts
 from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, ShareCoordinatorService
@@ -96,6 +97,7 @@ class Coordinators:
                 image=ports.image,
                 consumer_config=_CurrentSettings(ports.current_config, ConsumerGroupConfig),
                 share_config=_CurrentSettings(ports.current_config, ShareGroupConfig),
+                streams_config=_CurrentSettings(ports.current_config, StreamsGroupConfig),
                 persister=self.share_persister,
                 end_offsets=EndOffsets(ports.share_state_brokers, ports.image),
                 new_suffix=lambda: str(new_uuid(ports.randomness)),

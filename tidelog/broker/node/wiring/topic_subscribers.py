@@ -62,14 +62,14 @@ class TopicSubscriber:
         """Load and unload the state of coordinators; remove the offsets and states of deleted topics."""
         for topic_name, coordinator in self._coordinators.items():
             self._apply_topic(topic_name, coordinator, delta, image)
-        self._update_consumer_groups(delta, image)
+        self._update_groups(delta, image)
         for topic in delta.deleted_topics:
             self._services.traffic.remove_topic(topic.name)
         if delta.deleted_topics:
             self._services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
             self._services.share_coordinator.on_topics_deleted({topic.id for topic in delta.deleted_topics})
 
-    def _update_consumer_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def _update_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Let the groups of created, changed and deleted topics check the metadata."""
         old = delta.base.topics_by_id
         created = any(image.topics_by_name[name].id not in old for name in delta.changed_topics)
@@ -78,6 +78,7 @@ class TopicSubscriber:
             groups = self._services.groups.consumer_groups
             groups.on_topics_changed(names, image.offset if created else None)
             self._services.groups.share_groups.on_topics_changed(names)
+            self._services.groups.streams_groups.on_topics_changed(names)
 
     def _apply_topic(
         self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage

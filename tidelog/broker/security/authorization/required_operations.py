@@ -182,6 +182,13 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: (*_READ_GROUP, _each_topic(AclOperation.READ)),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (_group(AclOperation.DELETE), _each_topic(AclOperation.READ)),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (
+        *_READ_GROUP,
+        _each_topic(AclOperation.DESCRIBE),
+        _cluster_for_a_part(AclOperation.CREATE),
+        _each_topic(AclOperation.CREATE),
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (_each_group(AclOperation.DESCRIBE), _each_topic(AclOperation.DESCRIBE)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _CLUSTER_ACTION,
     ApiKey.READ_SHARE_GROUP_STATE: _CLUSTER_ACTION,
     ApiKey.WRITE_SHARE_GROUP_STATE: _CLUSTER_ACTION,

@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.configs import consumer_group_config, group_config, share_group_config
+from tests.support.configs import (
+    consumer_group_config,
+    group_config,
+    share_group_config,
+    streams_group_config,
+)
 from tests.support.transactions.transactional_node import OFFSETS, TransactionalNode
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
@@ -132,7 +137,12 @@ async def test_transactional_offsets_equal_a_reference_model_after_every_reload(
     records = log.read(0, 1 << 20, at_least_one=True).records
     assert records is not None
     loading = GroupCoordinator(
-        group_config(), consumer_group_config, lambda: node.replicas.image, lambda: "x", share_group_config
+        group_config(),
+        consumer_group_config,
+        lambda: node.replicas.image,
+        lambda: "x",
+        share_group_config,
+        streams_group_config,
     )
     compared = 0
     for _, next_offset in replay_batches(loading, records.read()):

@@ -6,7 +6,7 @@
 | 2 | GroupMetadataKey | GroupMetadataValue 3 | deleted group |
 | 3 to 8, 16 | those of `consumer_group_records` | | |
 | 10 to 15 | those of `share_group_records` | | |
-| others | streams groups | | |
+| 17, 19 to 23 | those of `streams_group_records` | | |
 
 Key and value both begin with an int16: the type of the key, the version of the value.
 
@@ -27,6 +27,10 @@ from tidelog.broker.coordinators.groups.records.consumer_group_records import (
 from tidelog.broker.coordinators.groups.records.share_group_records import (
     SHARE_GROUP_RECORDS,
     ShareGroupRecord,
+)
+from tidelog.broker.coordinators.groups.records.streams_group_records import (
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupRecord,
 )
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
@@ -66,7 +70,7 @@ class GroupMetadataRecord(NamedTuple):
 
 
 CoordinatorRecord: TypeAlias = (
-    OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord
+    OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 )
 
 
@@ -172,6 +176,8 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         return CONSUMER_GROUP_RECORDS.encode(*record)
     if isinstance(record, ShareGroupRecord):
         return SHARE_GROUP_RECORDS.encode(*record)
+    if isinstance(record, StreamsGroupRecord):
+        return STREAMS_GROUP_RECORDS.encode(*record)
     key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
     key = PREFIX.pack(key_type) + encode(record.key, 0)
     if record.value is None:
@@ -209,6 +215,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
         return ConsumerGroupRecord(*CONSUMER_GROUP_RECORDS.decode(key_type, body, value))
     if key_type in SHARE_GROUP_RECORDS:
         return ShareGroupRecord(*SHARE_GROUP_RECORDS.decode(key_type, body, value))
+    if key_type in STREAMS_GROUP_RECORDS:
+        return StreamsGroupRecord(*STREAMS_GROUP_RECORDS.decode(key_type, body, value))
     return None
 
 

@@ -82,8 +82,8 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
     assert [m.member_id for m in record.value.members] == ["m"]
 
 
-def test_records_of_other_group_types_are_skipped() -> None:
-    assert decode_record(b"\0\x11whatever", b"\0\0whatever") is None
+def test_records_of_unknown_types_are_skipped() -> None:
+    assert decode_record(b"\0\x18whatever", b"\0\0whatever") is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,562 @@
+"""StreamsGroupHeartbeat: epochs, fencing, topics, assignments, revocation, delays, endpoints, reloads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.configs import streams_group_config
+from tests.support.groups.coordinator import GroupCoordinatorFixture
+from tests.support.groups.streams_members import WORD_COUNT, StreamsClient, create_missing, streams_group
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
+from tidelog.broker.coordinators.groups.streams.member import MemberState
+from tidelog.broker.coordinators.groups.streams.topology_status import HeartbeatStatus
+from tidelog.cluster.image import ResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from tidelog.protocol.messages.streams_group_heartbeat import (
+    KeyValue,
+    RequestTaskIds,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
+from tidelog.protocol.steps import run_steps
+
+CONFIG = streams_group_config(
+    group_streams_assignment_interval_ms=0,
+    group_streams_initial_rebalance_delay_ms=0,
+    group_streams_max_size=2,
+)
+SESSION_MS = 45_000
+WORDS, COUNTS = "words", "counts"
+
+
+def new_coordinator(**changes: Any) -> GroupCoordinatorFixture:
+    """Return a coordinator with the topic `lines`, which has two partitions."""
+    fixture = GroupCoordinatorFixture(streams_config=replace(CONFIG, **changes))
+    fixture.add_partitions("lines", 2)
+    return fixture
+
+
+@pytest.fixture
+def coordinator() -> GroupCoordinatorFixture:
+    """Return a coordinator that assigns at once."""
+    return new_coordinator()
+
+
+def rejection(
+    member: StreamsClient, coordinator: GroupCoordinatorFixture, epoch: int
+) -> tuple[ErrorCode, str]:
+    with pytest.raises(KafkaError) as error:
+        member.send(coordinator, epoch)
+    return error.value.code, str(error.value)
+
+
+def refusal(coordinator: GroupCoordinatorFixture, **fields: Any) -> tuple[ErrorCode, str]:
+    """Return the error of a joining request with changed fields."""
+    request = StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id="a",
+        rebalance_timeout_ms=1000,
+        topology=WORD_COUNT,
+        process_id="p",
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+    )
+    with pytest.raises(KafkaError) as error:
+        coordinator.coordinator.streams.heartbeat(
+            Client("c", "h"), replace(request, **fields), coordinator.now
+        )
+    return error.value.code, str(error.value)
+
+
+def set_standby_replicas(coordinator: GroupCoordinatorFixture, count: int) -> None:
+    configs = {(int(ResourceType.GROUP), "g"): {"streams.num.standby.replicas": str(count)}}
+    coordinator.image = replace(coordinator.image, configs=configs)
+
+
+# Joining
+
+
+def test_the_first_member_gets_tasks_when_the_internal_topics_exist(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    member = StreamsClient("a")
+    response = member.heartbeat(coordinator)
+    assert (response.member_epoch, response.heartbeat_interval_ms) == (2, 5000)
+    assert member.active == set()
+    assert member.statuses() == [HeartbeatStatus.MISSING_INTERNAL_TOPICS]
+    assert [(topic.name, topic.partition_count) for topic in member.missing] == [(COUNTS, 2), (WORDS, 2)]
+    assert streams_group(coordinator).state is StreamsGroupState.NOT_READY
+    create_missing(coordinator, member)
+    member.heartbeat(coordinator)
+    assert member.epoch == 3
+    assert member.active == {("0", 0), ("0", 1), ("1", 0), ("1", 1)}
+    assert member.statuses() == []
+    assert streams_group(coordinator).state is StreamsGroupState.STABLE
+
+
+def test_members_wait_for_a_missing_source_topic_and_get_tasks_when_it_exists() -> None:
+    coordinator = GroupCoordinatorFixture(streams_config=CONFIG)
+    member = StreamsClient("a")
+    response = member.heartbeat(coordinator)
+    assert member.statuses() == [HeartbeatStatus.MISSING_SOURCE_TOPICS]
+    assert response.status is not None
+    assert response.status[0].status_detail == "Source topics lines are missing."
+    assert member.missing == ()
+    coordinator.add_partitions("lines", 1)
+    member.join_with_topics(coordinator)
+    assert member.active == {("0", 0), ("1", 0)}
+
+
+def test_the_initial_delay_collects_members_before_the_first_assignment() -> None:
+    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.heartbeat(coordinator)
+    create_missing(coordinator, first)
+    assert first.epoch == 1
+    assert HeartbeatStatus.ASSIGNMENT_DELAYED in first.statuses()
+    second.heartbeat(coordinator)
+    coordinator.pass_time(2_999)
+    first.heartbeat(coordinator)
+    assert first.active == set()
+    coordinator.pass_time(1)
+    epochs = streams_group(coordinator).epochs
+    assert epochs.assignment_epoch == epochs.group_epoch
+    for member in (first, second):
+        member.heartbeat(coordinator)
+        assert len(member.active) == 2
+
+
+def test_a_group_without_heartbeats_during_the_delay_is_assigned_when_it_ends() -> None:
+    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    coordinator.add_partitions(WORDS, 2)
+    coordinator.add_partitions(COUNTS, 2)
+    member = StreamsClient("a")
+    member.heartbeat(coordinator)
+    coordinator.pass_time(3_000)
+    member.heartbeat(coordinator)
+    assert len(member.active) == 4
+
+
+def test_assignments_are_at_least_an_interval_apart() -> None:
+    coordinator = new_coordinator(group_streams_assignment_interval_ms=1000)
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.heartbeat(coordinator)
+    create_missing(coordinator, first)
+    coordinator.pass_time(1000)
+    first.heartbeat(coordinator)
+    second.heartbeat(coordinator)
+    assert second.statuses() == [HeartbeatStatus.ASSIGNMENT_DELAYED]
+    assert second.active == set()
+    coordinator.pass_time(1000)
+    second.heartbeat(coordinator)
+    assert second.statuses() == []
+    first.heartbeat(coordinator)
+    first.heartbeat(coordinator)
+    second.heartbeat(coordinator)
+    assert len(first.active) == len(second.active) == 2
+
+
+def test_a_full_group_rejects_members(coordinator: GroupCoordinatorFixture) -> None:
+    for name in "ab":
+        StreamsClient(name).heartbeat(coordinator)
+    code, text = rejection(StreamsClient("c"), coordinator, 0)
+    assert code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert text == "The streams group has reached its maximum capacity of 2 members."
+
+
+def test_a_group_of_another_type_is_not_a_streams_group(coordinator: GroupCoordinatorFixture) -> None:
+    coordinator.join_as_new_member("g")
+    code, text = rejection(StreamsClient("a"), coordinator, 0)
+    assert (code, text) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
+    code, text = rejection(StreamsClient("a", group_id="other"), coordinator, 5)
+    assert (code, text) == (ErrorCode.GROUP_ID_NOT_FOUND, "Streams group other not found.")
+
+
+def test_an_empty_classic_group_becomes_a_streams_group_and_back(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    coordinator.commit({("lines", 0): 5})
+    assert coordinator.coordinator._groups.get("g") is not None
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    assert coordinator.coordinator._groups.get("g") is None
+    assert coordinator.join("g", member_id="").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    member.leave(coordinator)
+    coordinator.join_as_new_member("g")
+    assert coordinator.coordinator._groups.streams.find("g") is None
+    assert coordinator.reload().coordinator._groups.streams.find("g") is None
+
+
+# Checks of requests
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"instance_id": "i"}, "Static membership is not yet supported."),
+        ({"task_offsets": (TaskOffset(),)}, "TaskOffsets are not supported yet."),
+        ({"task_end_offsets": ()}, "TaskEndOffsets are not supported yet."),
+        ({"warmup_tasks": (RequestTaskIds(),)}, "WarmupTasks are not supported yet."),
+        ({"member_id": " "}, "MemberId can't be empty."),
+        ({"rack_id": ""}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"active_tasks": (RequestTaskIds(),)}, "ActiveTasks must be empty when (re-)joining."),
+        ({"standby_tasks": None}, "StandbyTasks must be empty when (re-)joining."),
+        ({"topology": None}, "Topology must be non-null when (re-)joining."),
+        ({"member_epoch": -2}, "InstanceId can't be null."),
+        ({"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
+        (
+            {"member_epoch": 1, "topology": None, "standby_tasks": None},
+            "If one task-type is non-null, all must be non-null.",
+        ),
+        ({"member_epoch": 1}, "Topology can only be provided when (re-)joining."),
+        (
+            {"topology": Topology(subtopologies=(Subtopology(source_topic_regex=("a.*",)),))},
+            "Regular expressions for source topics are not supported yet.",
+        ),
+    ],
+)
+def test_invalid_requests_have_kafkas_errors(
+    coordinator: GroupCoordinatorFixture, fields: dict[str, Any], text: str
+) -> None:
+    assert refusal(coordinator, **fields) == (ErrorCode.INVALID_REQUEST, text)
+
+
+def test_a_changelog_topic_must_not_have_a_partition_count(coordinator: GroupCoordinatorFixture) -> None:
+    topic = TopicInfo(name="changelog", partitions=3)
+    topology = Topology(
+        subtopologies=(Subtopology(source_topics=("lines",), state_changelog_topics=(topic,)),)
+    )
+    assert refusal(coordinator, topology=topology) == (
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        "Changelog topic changelog must have an undefined partition count, but it is set to 3.",
+    )
+
+
+def test_a_member_must_not_own_tasks_that_do_not_exist(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    member.active.add(("0", 2))
+    code, text = rejection(member, coordinator, member.epoch)
+    assert code is ErrorCode.INVALID_REQUEST
+    assert text == "Task 2 for subtopology 0 is invalid. Number of tasks for this subtopology: 2"
+    member.active = {("5", 0)}
+    assert rejection(member, coordinator, member.epoch)[1] == "Subtopology 5 does not exist in the topology."
+
+
+# Topologies
+
+
+def test_a_member_with_an_older_topology_gets_a_status_and_a_newer_one_is_rejected(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    StreamsClient("a", topology=replace(WORD_COUNT, epoch=2)).heartbeat(coordinator)
+    older = StreamsClient("b", topology=replace(WORD_COUNT, epoch=1))
+    response = older.heartbeat(coordinator)
+    assert older.statuses()[0] == HeartbeatStatus.STALE_TOPOLOGY
+    assert response.status is not None
+    assert response.status[0].status_detail == (
+        "The member's topology epoch 1 is behind the group's topology epoch 2."
+    )
+    newer = StreamsClient("b", topology=replace(WORD_COUNT, epoch=3))
+    older.leave(coordinator)
+    assert rejection(newer, coordinator, 0) == (
+        ErrorCode.INVALID_REQUEST,
+        "Topology updates are not supported yet.",
+    )
+
+
+def test_added_partitions_are_a_problem_until_the_changelog_topic_has_them(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    coordinator.add_partitions(WORDS, 1)
+    member.heartbeat(coordinator)
+    assert member.statuses() == [HeartbeatStatus.INCORRECTLY_PARTITIONED_TOPICS]
+    assert member.active == set(), "a group that is not ready has no tasks"
+    assert streams_group(coordinator).state is StreamsGroupState.NOT_READY
+    coordinator.add_partitions(COUNTS, 1)
+    for _ in range(2):
+        member.heartbeat(coordinator)
+    assert member.active == {("0", 0), ("0", 1), ("1", 0), ("1", 1), ("1", 2)}
+
+
+# Rebalances
+
+
+def test_a_task_moves_only_after_its_member_has_revoked_it(coordinator: GroupCoordinatorFixture) -> None:
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.join_with_topics(coordinator)
+    second.heartbeat(coordinator)
+    assert second.active == set()
+    assert streams_group(coordinator).members["b"].state is MemberState.UNRELEASED_TASKS
+    first.heartbeat(coordinator, revokes=False)
+    assert streams_group(coordinator).members["a"].state is MemberState.UNREVOKED_TASKS
+    second.heartbeat(coordinator)
+    assert second.active == set(), "the first member still runs its tasks"
+    first.heartbeat(coordinator)
+    first.heartbeat(coordinator)
+    second.heartbeat(coordinator)
+    assert len(first.active) == len(second.active) == 2
+    assert first.epoch == second.epoch
+    assert streams_group(coordinator).state is StreamsGroupState.STABLE
+
+
+def test_a_member_that_does_not_revoke_in_time_is_removed(coordinator: GroupCoordinatorFixture) -> None:
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.join_with_topics(coordinator)
+    second.heartbeat(coordinator)
+    first.heartbeat(coordinator, revokes=False)
+    for _ in range(4):
+        coordinator.pass_time(15_000)
+        if "a" in streams_group(coordinator).members:
+            first.heartbeat(coordinator, revokes=False)
+        second.heartbeat(coordinator)
+    second.heartbeat(coordinator)
+    assert rejection(first, coordinator, first.epoch)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert len(second.active) == 4
+
+
+def test_a_standby_task_runs_in_another_process_and_takes_over(coordinator: GroupCoordinatorFixture) -> None:
+    set_standby_replicas(coordinator, 1)
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.join_with_topics(coordinator)
+    for _ in range(3):
+        second.heartbeat(coordinator)
+        first.heartbeat(coordinator)
+    assert first.standby == {task for task in second.active if task[0] == "1"}
+    assert second.standby == {task for task in first.active if task[0] == "1"}
+    first.leave(coordinator)
+    second.heartbeat(coordinator)
+    assert second.standby == set(), "its process gives up the standby task before it runs the active one"
+    for _ in range(2):
+        second.heartbeat(coordinator)
+    assert len(second.active) == 4
+
+
+def test_a_changed_number_of_standby_replicas_starts_a_rebalance(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    members = [StreamsClient("a"), StreamsClient("b")]
+    members[0].join_with_topics(coordinator)
+    for _ in range(2):
+        for member in reversed(members):
+            member.heartbeat(coordinator)
+    assert not any(member.standby for member in members)
+    set_standby_replicas(coordinator, 5)
+    for _ in range(3):
+        for member in members:
+            member.heartbeat(coordinator)
+    assert all(len(member.standby) == 1 for member in members)
+    assert streams_group(coordinator).assignment_configs == {"num.standby.replicas": "2"}, (
+        "the limit of brokers"
+    )
+
+
+def test_the_tasks_of_a_lost_response_are_repeated(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.heartbeat(coordinator)
+    create_missing(coordinator, member)
+    member.heartbeat(coordinator, loses_response=True)
+    assert (member.epoch, member.active) == (2, set())
+    member.heartbeat(coordinator)
+    assert (member.epoch, len(member.active)) == (3, 4)
+    member.heartbeat(coordinator)
+    assert member.response.active_tasks is None
+
+
+def test_unknown_epochs_are_fenced(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    code, text = rejection(member, coordinator, 9)
+    assert code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert text == (
+        "The streams group member has a greater member epoch (9) than the one known by the group coordinator "
+        "(3). The member must abandon all its partitions and rejoin."
+    )
+    assert "smaller member epoch (1)" in rejection(member, coordinator, 1)[1]
+
+
+def test_a_member_without_heartbeats_is_removed_after_its_session(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.join_with_topics(coordinator)
+    second.heartbeat(coordinator)
+    coordinator.pass_time(SESSION_MS - 1)
+    second.heartbeat(coordinator)
+    coordinator.pass_time(1)
+    assert streams_group(coordinator).members.keys() == {"b"}
+    second.heartbeat(coordinator)
+    assert len(second.active) == 4
+
+
+def test_an_unknown_state_of_a_later_version_fences_the_member(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    group = streams_group(coordinator)
+    group.update_member(replace(group.members["a"], state=MemberState(9), member_epoch=2))
+    code, text = rejection(member, coordinator, 2)
+    assert code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert "is in a unknown state" in text
+
+
+# Shutdown and endpoints
+
+
+def test_a_shutdown_is_reported_to_all_members_until_the_group_is_empty(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    first, second = StreamsClient("a"), StreamsClient("b")
+    first.join_with_topics(coordinator)
+    second.heartbeat(coordinator)
+    first.heartbeat(coordinator, shuts_down=True)
+    second.heartbeat(coordinator)
+    assert HeartbeatStatus.SHUTDOWN_APPLICATION in second.statuses()
+    assert second.response.status is not None
+    assert second.response.status[-1].status_detail == (
+        "Streams group member a encountered a fatal error and requested a shutdown for the entire "
+        "application."
+    )
+    first.leave(coordinator)
+    second.leave(coordinator)
+    first.heartbeat(coordinator)
+    assert HeartbeatStatus.SHUTDOWN_APPLICATION not in first.statuses()
+
+
+def test_members_learn_the_partitions_of_all_endpoints(coordinator: GroupCoordinatorFixture) -> None:
+    first = StreamsClient("a", endpoint=("left", 1))
+    second = StreamsClient("b", endpoint=("right", 2))
+    first.join_with_topics(coordinator)
+    second.heartbeat(coordinator)
+    for _ in range(3):
+        first.heartbeat(coordinator)
+        second.heartbeat(coordinator)
+    first.endpoint_epoch = -1
+    response = first.heartbeat(coordinator)
+    assert response.partitions_by_user_endpoint is not None
+    partitions = {
+        (each.user_endpoint.host, topic.topic, index)
+        for each in response.partitions_by_user_endpoint
+        for topic in each.active_partitions
+        for index in topic.partitions
+    }
+    names = {"0": "lines", "1": WORDS}
+    assert partitions == {("left", names[each], index) for each, index in first.active} | {
+        ("right", names[each], index) for each, index in second.active
+    }
+    assert first.heartbeat(coordinator).partitions_by_user_endpoint is None, "nothing has changed"
+
+
+def test_an_endpoint_without_tasks_is_reported_while_topics_are_missing() -> None:
+    coordinator = GroupCoordinatorFixture(streams_config=CONFIG)
+    response = StreamsClient("a", endpoint=("left", 1)).heartbeat(coordinator)
+    assert response.partitions_by_user_endpoint is not None
+    assert response.partitions_by_user_endpoint[0].active_partitions == ()
+
+
+# Records, offsets, administration
+
+
+def test_a_reloaded_coordinator_continues_with_the_group(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a", endpoint=("left", 1))
+    member.join_with_topics(coordinator)
+    group = streams_group(coordinator)
+    moved = coordinator.reload()
+    loaded = streams_group(moved)
+    assert loaded.members == group.members
+    assert loaded.target == group.target
+    assert loaded.topology == group.topology
+    assert (loaded.epochs.group_epoch, loaded.epochs.metadata_hash, loaded.epochs.assignment_epoch) == (
+        group.epochs.group_epoch,
+        group.epochs.metadata_hash,
+        group.epochs.assignment_epoch,
+    )
+    assert loaded.validated_topology_epoch == group.validated_topology_epoch
+    assert loaded.memory.used_bytes == group.memory.used_bytes
+    member.heartbeat(moved)
+    assert (member.epoch, len(member.active)) == (group.epochs.group_epoch, 4), "no new epoch"
+
+
+def test_a_group_without_members_is_deleted_with_its_records(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    administration = coordinator.coordinator.administration
+    [result] = administration.delete_groups(["g"]).reply
+    assert result.error_code == ErrorCode.NON_EMPTY_GROUP
+    member.leave(coordinator)
+    assert coordinator.finish(administration.delete_groups(["g"]))[0].error_code == ErrorCode.NONE
+    assert coordinator.coordinator._groups.streams.find("g") is None
+    assert coordinator.coordinator.member_memory.used_bytes == 0
+    last = dict(coordinator.log)
+    assert all(value is None for value in last.values()), "every key has a tombstone"
+
+
+def test_groups_are_listed_and_described(coordinator: GroupCoordinatorFixture) -> None:
+    StreamsClient("a").heartbeat(coordinator)
+    administration = coordinator.coordinator.administration
+    [listed] = run_steps(administration.list_groups(frozenset({"not_ready"}), frozenset({"streams"})))
+    assert (listed.group_type, listed.protocol_type, listed.group_state) == ("streams", "streams", "NotReady")
+    assert run_steps(administration.list_groups(frozenset({"stable"}), frozenset())) == []
+    described = run_steps(coordinator.coordinator.streams.describe("g"))
+    assert described.topology is not None and described.topology.subtopologies is not None
+    words = described.topology.subtopologies[1].repartition_source_topics[0]
+    assert (words.name, words.partitions) == (WORDS, 0)
+    coordinator.add_partitions(WORDS, 2)
+    coordinator.add_partitions(COUNTS, 2)
+    StreamsClient("a", epoch=2).heartbeat(coordinator)
+    described = run_steps(coordinator.coordinator.streams.describe("g"))
+    assert described.topology is not None and described.topology.subtopologies is not None
+    changelog = described.topology.subtopologies[1].state_changelog_topics[0]
+    assert (changelog.name, changelog.partitions) == (COUNTS, 2)
+    assert changelog.topic_configs[0].key == KeyValue(key="cleanup.policy").key
+    [member] = described.members
+    assert [(tasks.subtopology_id, tasks.partitions) for tasks in member.assignment.active_tasks] == [
+        ("0", (0, 1)),
+        ("1", (0, 1)),
+    ]
+    assert administration.describe_group("g", 6).error_message == "Group g is not a classic group."
+    other = run_steps(coordinator.coordinator.streams.describe("other"))
+    assert (other.error_code, other.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        "Group other not found.",
+    )
+
+
+def test_offsets_of_an_empty_group_expire_and_then_the_group(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    coordinator.commit({("lines", 0): 5}, member_id="a", generation=member.epoch)
+    for _ in range(2):
+        coordinator.now_ms += coordinator.config.offsets_retention_ms
+        for writes in coordinator.coordinator.expiration.expire(coordinator.now):
+            coordinator.perform(writes)
+        if streams_group(coordinator).members:
+            assert coordinator.coordinator.committed_offsets.size == 1, "members still read the topic"
+            member.leave(coordinator)
+            for writes in coordinator.coordinator.expiration.expire(coordinator.now):
+                coordinator.perform(writes)
+            break
+    assert coordinator.coordinator.committed_offsets.size == 0
+    assert coordinator.coordinator._groups.streams.find("g") is None
+
+
+def test_members_with_another_epoch_may_not_fetch_offsets(coordinator: GroupCoordinatorFixture) -> None:
+    member = StreamsClient("a")
+    member.join_with_topics(coordinator)
+    fetch = coordinator.coordinator.offset_fetch
+    fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id="a", member_epoch=member.epoch))
+    fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1))
+    with pytest.raises(KafkaError) as error:
+        fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id="a", member_epoch=1))
+    assert error.value.code is ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,1 @@
+"""Serve the groups of the new protocols: requests wait for the log, and other coordinators are reached."""

@@ -1,0 +1,234 @@
+"""The assignor `sticky`, the only one of streams groups: balances tasks, and keeps them where their state is.
+
+Active tasks stay with their member, then go to members that have them as standby tasks, as long as no member
+gets more than its share. The other active tasks go to the processes with the lowest load. Standby tasks of
+stateful subtopologies are assigned in the same way, never to a process that has the task already.
+
+Source: StickyTaskAssignor and ProcessState of Apache Kafka 4.3.1, with the correction of KAFKA-20899.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.broker.coordinators.groups.streams.process_state import (
+    ProcessState,
+    TaskId,
+    least_loaded_heap,
+)
+from tidelog.broker.coordinators.groups.streams.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+class MemberSpec(NamedTuple):
+    """A member: its process, and its tasks in the last target assignment."""
+
+    process_id: str
+    previous: Tasks
+
+
+class SubtopologySpec(NamedTuple):
+    """A subtopology: the number of its tasks, and whether they have state."""
+
+    task_count: int
+    is_stateful: bool
+
+
+def assign(
+    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+) -> dict[str, Tasks]:
+    """Return the target assignment of each member."""
+    if not members:
+        return {}
+    assignment = _Assignment(members, subtopologies, standby_replicas)
+    assignment.assign_active(
+        [TaskId(each, index) for each, spec in subtopologies.items() for index in range(spec.task_count)]
+    )
+    if standby_replicas:
+        assignment.assign_standby(
+            [
+                TaskId(each, index)
+                for each, spec in subtopologies.items()
+                if spec.is_stateful
+                for index in range(spec.task_count)
+            ]
+        )
+    return assignment.result()
+
+
+class _Quota:
+    """The number of tasks that a member may get, as long as others have room.
+
+    A member that reaches it takes its tasks out of the total, and the others share the rest.
+    """
+
+    def __init__(self, task_count: int, member_count: int) -> None:
+        self._tasks_left = task_count
+        self._members_left = member_count
+        self.tasks_per_member = self._share()
+
+    def _share(self) -> int:
+        return -(-self._tasks_left // self._members_left) if self._members_left else 0
+
+    def on_assigned(self, task_count: int) -> None:
+        """Note that a member has `task_count` tasks now."""
+        if task_count == self.tasks_per_member:
+            self._members_left -= 1
+            self._tasks_left -= task_count
+            self.tasks_per_member = self._share()
+
+
+class _Assignment:
+    """The state of one computation."""
+
+    def __init__(
+        self,
+        members: Mapping[str, MemberSpec],
+        subtopologies: Mapping[str, SubtopologySpec],
+        standby_replicas: int,
+    ) -> None:
+        self._members = members
+        self._standby_replicas = standby_replicas
+        active_count = sum(spec.task_count for spec in subtopologies.values())
+        stateful_count = sum(spec.task_count for spec in subtopologies.values() if spec.is_stateful)
+        self._active_quota = _Quota(active_count, len(members))
+        self._total_quota = _Quota(active_count + stateful_count * standby_replicas, len(members))
+        self._processes: dict[str, ProcessState] = {}
+        self._previous_active: dict[TaskId, str] = {}
+        self._previous_standby: dict[TaskId, list[str]] = {}
+        for member_id, member in members.items():
+            self._processes.setdefault(member.process_id, ProcessState()).add_member(member_id)
+            for subtopology_id, partitions in member.previous.active.items():
+                for index in partitions:
+                    self._previous_active[TaskId(subtopology_id, index)] = member_id
+            for subtopology_id, partitions in member.previous.standby.items():
+                for index in partitions:
+                    self._previous_standby.setdefault(TaskId(subtopology_id, index), []).append(member_id)
+
+    def _process_of(self, member_id: str) -> ProcessState:
+        return self._processes[self._members[member_id].process_id]
+
+    def _task_count(self, member_id: str) -> int:
+        return self._process_of(member_id).task_counts[member_id]
+
+    # Active tasks
+
+    def assign_active(self, tasks: Iterable[TaskId]) -> None:
+        """Assign active tasks: to their members, to members with a standby task, then by load."""
+        remaining = []
+        for task in sorted(tasks, key=_by_partition):
+            previous = self._previous_active.get(task)
+            if previous is None or not self._assign_active(task, previous):
+                remaining.append(task)
+        unassigned = []
+        for task in remaining:
+            candidate = self._least_loaded(self._previous_standby.get(task, ()))
+            if candidate is None or not self._assign_active(task, candidate):
+                unassigned.append(task)
+        by_load = least_loaded_heap(self._processes)
+        for task in sorted(unassigned):
+            _, position, process = by_load[0]
+            self._on_active_assigned(process.assign_to_least_loaded(task, is_active=True))
+            heapq.heapreplace(by_load, (process.load, position, process))
+
+    def _assign_active(self, task: TaskId, member_id: str) -> bool:
+        """Assign an active task to a member if its quota allows. Return whether it does."""
+        if self._task_count(member_id) >= self._active_quota.tasks_per_member:
+            return False
+        self._on_active_assigned(self._process_of(member_id).assign(member_id, task, is_active=True))
+        return True
+
+    def _on_active_assigned(self, task_count: int) -> None:
+        self._active_quota.on_assigned(task_count)
+        self._total_quota.on_assigned(task_count)
+
+    # Standby tasks
+
+    def assign_standby(self, tasks: Iterable[TaskId]) -> None:
+        """Assign all replicas of standby tasks: to their previous members, then by load."""
+        unassigned: list[tuple[TaskId, int]] = []
+        for task in sorted(tasks, key=_by_partition, reverse=True):
+            for replica in range(self._standby_replicas):
+                if not self._assign_to_previous(task):
+                    unassigned.append((task, self._standby_replicas - replica))
+                    break
+        by_load = least_loaded_heap(self._processes)
+        for task, replicas in sorted(unassigned, reverse=True):
+            for replica in range(replicas):
+                if not self._assign_by_load(by_load, task):
+                    logger.warning(
+                        "Unable to assign %d of %d standby tasks for task %s_%d: there are too few processes",
+                        replicas - replica, self._standby_replicas, *task,
+                    )  # fmt: skip
+                    break
+
+    def _assign_to_previous(self, task: TaskId) -> bool:
+        """Assign a standby task to a member that had it. Return whether a quota allows it."""
+        active = self._previous_active.get(task)
+        if (
+            active is not None
+            and not self._process_of(active).has(task)
+            and self._assign_standby(task, active)
+        ):
+            return True
+        previous = self._previous_standby.get(task, ())
+        candidate = self._least_loaded(
+            member_id for member_id in previous if not self._process_of(member_id).has(task)
+        )
+        return candidate is not None and self._assign_standby(task, candidate)
+
+    def _assign_standby(self, task: TaskId, member_id: str) -> bool:
+        if self._task_count(member_id) >= self._total_quota.tasks_per_member:
+            return False
+        self._total_quota.on_assigned(self._process_of(member_id).assign(member_id, task, is_active=False))
+        return True
+
+    def _assign_by_load(self, by_load: list[tuple[float, int, ProcessState]], task: TaskId) -> bool:
+        """Assign a standby task to the process with the lowest load that does not have it."""
+        passed = []
+        is_assigned = False
+        while by_load and not is_assigned:
+            load, position, process = heapq.heappop(by_load)
+            if not process.has(task):
+                self._total_quota.on_assigned(process.assign_to_least_loaded(task, is_active=False))
+                load, is_assigned = process.load, True
+            passed.append((load, position, process))
+        for entry in passed:
+            heapq.heappush(by_load, entry)
+        return is_assigned
+
+    def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
+        """Return the first member than which no later one has both a lower process load and fewer tasks."""
+        candidate: str | None = None
+        candidate_load = candidate_count = 0.0
+        for member_id in member_ids:
+            load, count = self._process_of(member_id).load, self._task_count(member_id)
+            if candidate is None or (load < candidate_load and count < candidate_count):
+                candidate, candidate_load, candidate_count = member_id, load, count
+        return candidate
+
+    def result(self) -> dict[str, Tasks]:
+        """Return the tasks of each member."""
+        return {
+            member_id: Tasks(
+                active=_compact(self._process_of(member_id).active.get(member_id, ())),
+                standby=_compact(self._process_of(member_id).standby.get(member_id, ())),
+            )
+            for member_id in self._members
+        }
+
+
+def _by_partition(task: TaskId) -> tuple[int, str]:
+    """Sort tasks such that those of one partition follow each other: they are assigned together."""
+    return task.partition, task.subtopology_id
+
+
+def _compact(tasks: Iterable[TaskId]) -> dict[str, frozenset[int]]:
+    partitions: dict[str, list[int]] = {}
+    for subtopology_id, index in sorted(tasks):
+        partitions.setdefault(subtopology_id, []).append(index)
+    return {subtopology_id: frozenset(indexes) for subtopology_id, indexes in partitions.items()}
