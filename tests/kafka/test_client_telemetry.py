@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,9 +21,9 @@ from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
 from tests.support.messages.otlp_metrics import gauge, metrics_data
 from tests.support.network.raw_client import RawClient
+from tests.support.nodes.exposed_metrics import metric_samples
 from tests.support.waiting import wait_until
 from tidelog.cluster.image import ResourceType
-from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.messages import incremental_alter_configs as alter
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,6 +42,7 @@ from tidelog.protocol.messages.list_config_resources import (
 )
 from tidelog.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from tidelog.protocol.registry import ApiKey
+from tidelog.testing.embedded import EmbeddedCluster
 
 RECEIVER = Path(__file__).parent / "TelemetryReceiver.java"
 MAX_BYTES = 3_000
@@ -61,7 +61,6 @@ class Broker:
     cluster: MixedCluster
     client: RawClient
     tools: KafkaTools
-    metrics_port: int = 0
 
     def alter(self, name: str, *changes: tuple[str, int, str | None], validate_only: bool = True) -> int:
         """Change the configs of a subscription; return the error code."""
@@ -117,19 +116,16 @@ def start_broker(engine: Engine, path: Path, plugins: tuple[str, ...], settings:
 def brokers(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
     """Return brokers of Tidelog and of Apache Kafka with receivers of telemetry."""
     path = tmp_path_factory.mktemp("telemetry")
-    (metrics_port,) = free_ports(1)
     common = {"telemetry.max.bytes": str(MAX_BYTES)}
     own = {
         "client.telemetry.metrics.enable": "true",
         "client.telemetry.file": str(path / "metrics.jsonl"),
-        "metrics.port": str(metrics_port),
     }
     kafkas = {"metric.reporters": "TelemetryReceiver"}
     started = (
         start_broker(Engine.TIDELOG, path / "tidelog", (), common | own),
         start_broker(Engine.KAFKA, path / "kafka", (str(plugin),), common | kafkas),
     )
-    started[0].metrics_port = metrics_port
     yield started
     for broker in started:
         broker.client.close()
@@ -385,16 +381,15 @@ def test_kafkas_tools_print_the_same(brokers: tuple[Broker, Broker]) -> None:
         assert own == kafkas
 
 
-def test_java_clients_push_their_metrics(brokers: tuple[Broker, Broker]) -> None:
-    broker = brokers[0]
-    broker.subscribe(300)
-    options = ("--topic", "tides", "--group", "readers", "--timeout-ms", "120000")
+def test_java_clients_push_their_metrics() -> None:
+    with EmbeddedCluster(config={"client.telemetry.metrics.enable": "true"}) as cluster:
+        tools = KafkaTools(Path(JARS), cluster.bootstrap_servers)
 
-    def text() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics") as response:
-            return str(response.read().decode())
+        def names() -> set[str]:
+            return set(cluster.run(lambda node: metric_samples(node.metrics, "tidelog_client_")))
 
-    broker.tools.run("kafka-topics", "--create", "--topic", "tides", "--partitions", "1")
-    with broker.tools.running("kafka-console-consumer", *options):
-        wait_until(lambda: "tidelog_client_consumer_" in text(), "metrics of the consumer", timeout_s=150)
-        wait_until(lambda: "tidelog_client_consumer_poll_" in text(), "metrics of polls", timeout_s=150)
+        tools.run("kafka-client-metrics", "--alter", "--name", "a", "--metrics", "*", "--interval", "300")
+        tools.run("kafka-topics", "--create", "--topic", "tides", "--partitions", "1")
+        with tools.running("kafka-console-consumer", "--topic", "tides", "--group", "readers"):
+            expected = {"consumer_coordinator_heartbeat_total", "consumer_fetch_manager_fetch_total"}
+            wait_until(lambda: expected <= names(), "the metrics of the consumer", timeout_s=150)

@@ -14,6 +14,7 @@ from benchmarks.kafka.suites.memory import MEMORY
 from benchmarks.kafka.suites.partitions import PARTITIONS
 from benchmarks.kafka.suites.produce import PRODUCE
 from benchmarks.kafka.suites.replicated import REPLICATED
+from benchmarks.kafka.suites.share import SHARE
 from benchmarks.kafka.suites.start_up import START_UP
 from benchmarks.kafka.suites.tiering import TIERING
 from benchmarks.kafka.suites.tls import TLS
@@ -31,6 +32,7 @@ SUITES: Final = {
         PARTITIONS,
         TRANSACTIONS,
         GROUPS,
+        SHARE,
         TLS,
         REPLICATED,
         COMPACTION,
