@@ -192,7 +192,8 @@ class ShareStates(RuleBasedStateMachine):
     @rule(elapsed_ms=st.integers(1, 2 * COLD_MS))
     def snapshot_cold_partitions(self, elapsed_ms: int) -> None:
         self.now = Moment(self.now.wall_ms + elapsed_ms, 0)
-        self.append(self.coordinator.snapshot_cold_partitions(self.now))
+        for writes in self.coordinator.snapshots_of_cold_partitions(self.now):
+            self.append(writes)
 
     @precondition(lambda self: self.next_offset > 0)
     @rule()

@@ -13,7 +13,7 @@ Source: KIP-932, ShareCoordinatorShard of Apache Kafka 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -34,12 +34,14 @@ from tidelog.broker.coordinators.share.records import ShareStateRecord
 from tidelog.broker.coordinators.share.state import UNCHANGED, ShareState, ShareUpdate, first_kept_offset
 from tidelog.broker.coordinators.share.state_batches import add_batches, combine_batches
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, Writes
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
 
 NO_EPOCH: Final = -1
 _FIRST_EPOCH: Final = 0
+STATES_PER_STEP: Final = 500
+"""So many states are checked, and written, in one iteration of the event loop."""
 
 PartitionCount = Callable[[UUID], int]
 """Returns the number of partitions of a topic; 0 if the topic does not exist."""
@@ -263,31 +265,42 @@ class ShareCoordinator:
 
     # Periodic work
 
-    def snapshot_cold_partitions(self, now: Moment) -> Writes[ShareStateRecord]:
-        """Return snapshots of all states whose last snapshot is old, unless all are such snapshots."""
-        if all(entry.state.is_rewritten for entry in self._entries.values()):
-            return NO_WRITES
-        interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
-        records = [
-            ShareStateRecord(
-                share_partition,
-                replace(
-                    entry.state, snapshot_epoch=entry.state.snapshot_epoch + 1, write_wall_ms=now.wall_ms
-                ),
-            )
-            for share_partition, entry in self._entries.items()
-            if now.wall_ms - entry.state.write_wall_ms >= interval_ms
-        ]
-        return Writes(records, may_split=True)
+    def snapshots_of_cold_partitions(self, now: Moment) -> Iterator[Writes[ShareStateRecord]]:
+        """Yield snapshots of all states whose last snapshot is old, unless all are such snapshots.
 
-    def delete_states_of(self, topic_ids: Collection[UUID]) -> Writes[ShareStateRecord]:
-        """Return the records that delete the states of deleted topics."""
-        records = [
-            ShareStateRecord(share_partition, None)
-            for share_partition in self._entries
-            if share_partition.topic_id in topic_ids
-        ]
-        return Writes(records, may_split=True)
+        Other commands may run after each write.
+        """
+        if all(entry.state.is_rewritten for entry in self._entries.values()):
+            return
+        interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
+        for keys in self._keys_in_parts():
+            records = []
+            for share_partition in keys:
+                entry = self._entries.get(share_partition)
+                if entry is not None and now.wall_ms - entry.state.write_wall_ms >= interval_ms:
+                    epoch = entry.state.snapshot_epoch + 1
+                    snapshot = replace(entry.state, snapshot_epoch=epoch, write_wall_ms=now.wall_ms)
+                    records.append(ShareStateRecord(share_partition, snapshot))
+            yield Writes(records, may_split=True)
+
+    def deletions_of_topics(self, topic_ids: Collection[UUID]) -> Iterator[Writes[ShareStateRecord]]:
+        """Yield the records that delete the states of deleted topics.
+
+        Other commands may run after each write.
+        """
+        for keys in self._keys_in_parts():
+            records = [
+                ShareStateRecord(share_partition, None)
+                for share_partition in keys
+                if share_partition.topic_id in topic_ids and share_partition in self._entries
+            ]
+            yield Writes(records, may_split=True)
+
+    def _keys_in_parts(self) -> Iterator[Sequence[SharePartitionKey]]:
+        """Yield the share partitions that exist now, `STATES_PER_STEP` at a time."""
+        keys = list(self._entries)
+        for start in range(0, len(keys), STATES_PER_STEP):
+            yield keys[start : start + STATES_PER_STEP]
 
     def lowest_needed_offset(self) -> Offset | None:
         """Return the offset below which no record is needed to load the states; None if that is unknown.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -32,8 +32,8 @@ from tidelog.broker.coordinators.share.persister import (
     StateWrite,
     StoredState,
 )
-from tidelog.broker.coordinators.share.records import encode_record
-from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.broker.coordinators.share.records import ShareStateRecord, encode_record
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.shared.shard import (
     RecordFormat,
     Shard,
@@ -115,9 +115,9 @@ class ShareCoordinatorService:
         self._shards.on_resignation(partition)
 
     def on_topics_deleted(self, topic_ids: Collection[UUID]) -> None:
-        """Delete the states of deleted topics."""
+        """Begin to delete the states of deleted topics."""
         for shard in self._shards.active_shards():
-            shard.perform(shard.coordinator.delete_states_of(topic_ids))
+            self._shards.spawn(_perform_all(shard, shard.coordinator.deletions_of_topics(topic_ids)))
 
     def partition_for(self, share_partition: SharePartitionKey) -> int:
         """Return the partition of `__share_group_state` that stores a state."""
@@ -211,9 +211,7 @@ class ShareCoordinatorService:
 
     async def _snapshot_cold_partitions(self) -> None:
         for shard in self._shards.active_shards():
-            if shard.state is ShardState.ACTIVE:
-                shard.perform(shard.coordinator.snapshot_cold_partitions(shard.now()))
-                await asyncio.sleep(0)
+            await _perform_all(shard, shard.coordinator.snapshots_of_cold_partitions(shard.now()))
 
     def _schedule_pruning(self) -> None:
         interval_ms = self._config.share_coordinator_state_topic_prune_interval_ms
@@ -244,3 +242,10 @@ class ShareCoordinatorService:
             )  # fmt: skip
         else:
             self._log_starts[shard.partition] = offset
+
+
+async def _perform_all(shard: _Shard, parts: Iterator[Writes[ShareStateRecord]]) -> None:
+    """Perform writes while the shard is active; other requests are served after each."""
+    while shard.state is ShardState.ACTIVE and (writes := next(parts, None)) is not None:
+        shard.perform(writes)
+        await asyncio.sleep(0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.support.configs import share_coordinator_config
+from tidelog.broker.coordinators.share import coordinator as coordinator_module
 from tidelog.broker.coordinators.share.coordinator import ShareCoordinator
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
@@ -47,6 +49,14 @@ class Harness:
             self.coordinator.replay(record, len(self.records))
             self.records.append(record)
         self.coordinator.advance(len(self.records))
+
+    def append_all(self, parts: Iterator[Writes[Any]]) -> list[int]:
+        """Append writes; return how many records each has."""
+        sizes = []
+        for writes in parts:
+            self.append(writes)
+            sizes.append(len(writes.records))
+        return sizes
 
     def run(self, outcome: Outcome[Any]) -> Any:
         self.append(outcome.writes)
@@ -159,9 +169,25 @@ def test_a_deleted_state_can_be_deleted_again_and_initialized_with_any_epoch(har
 def test_the_states_of_a_deleted_topic_are_deleted(harness: Harness) -> None:
     harness.initialize(P0)
     harness.initialize(P1)
-    harness.append(harness.coordinator.delete_states_of({UUID(int=9)}))
+    harness.append_all(harness.coordinator.deletions_of_topics({UUID(int=9)}))
     assert harness.coordinator.state_count() == 2
-    harness.append(harness.coordinator.delete_states_of({TOPIC}))
+    harness.append_all(harness.coordinator.deletions_of_topics({TOPIC}))
+    assert harness.coordinator.state_count() == 0
+
+
+def test_many_states_are_snapshot_and_deleted_in_parts_between_which_states_may_change(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "STATES_PER_STEP", 2)
+    keys = [SharePartitionKey(f"g{number}", TOPIC, 0) for number in range(5)]
+    for key in keys:
+        harness.initialize(key)
+    harness.now = Moment(1_000 + COLD_MS, 0)
+    parts = harness.coordinator.snapshots_of_cold_partitions(harness.now)
+    harness.append(next(parts))
+    harness.run(harness.coordinator.delete(keys[2]))
+    assert harness.append_all(parts) == [1, 1]
+    assert harness.append_all(harness.coordinator.deletions_of_topics({TOPIC})) == [2, 2]
     assert harness.coordinator.state_count() == 0
 
 
@@ -191,15 +217,15 @@ def test_a_partition_without_updates_gets_a_snapshot_of_the_same_state(harness: 
     harness.initialize(P0)
     harness.write(ACKNOWLEDGED)
     before = harness.read(-1)
-    harness.append(harness.coordinator.snapshot_cold_partitions(harness.now))
+    harness.append_all(harness.coordinator.snapshots_of_cold_partitions(harness.now))
     assert len(harness.records) == 2, "the last snapshot is not old"
     harness.now = Moment(1_000 + COLD_MS, 0)
-    harness.append(harness.coordinator.snapshot_cold_partitions(harness.now))
+    harness.append_all(harness.coordinator.snapshots_of_cold_partitions(harness.now))
     snapshot = harness.records[-1].change
     assert isinstance(snapshot, ShareState)
     assert (snapshot.snapshot_epoch, snapshot.create_wall_ms) == (1, 1_000)
     assert snapshot.write_wall_ms == 1_000 + COLD_MS
     assert harness.read(-1) == before
     harness.now = Moment(1_000 + 2 * COLD_MS, 0)
-    harness.append(harness.coordinator.snapshot_cold_partitions(harness.now))
+    harness.append_all(harness.coordinator.snapshots_of_cold_partitions(harness.now))
     assert len(harness.records) == 3, "all snapshots are of states without updates"

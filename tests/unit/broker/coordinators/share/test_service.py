@@ -170,6 +170,6 @@ async def test_the_states_of_a_deleted_topic_are_deleted(fixture: ServiceFixture
     await fixture.lead()
     await fixture.initialize()
     fixture.service.on_topics_deleted({TOPIC})
-    assert fixture.service.state_count() == 0
+    await eventually(lambda: fixture.service.state_count() == 0)
     await fixture.reload()
     assert fixture.service.state_count() == 0

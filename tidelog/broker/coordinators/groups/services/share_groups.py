@@ -30,6 +30,7 @@ from tidelog.broker.coordinators.share.persister import (
     StateSummary,
 )
 from tidelog.broker.coordinators.shared.shards import Shards
+from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset, TopicPartition
 from tidelog.protocol.messages.alter_share_group_offsets import (
@@ -186,19 +187,21 @@ class ShareGroupService:
 
     async def delete_states_of_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
         """Delete all states of share groups without members. Return the groups with an error."""
-        errors = {}
-        for group_id in group_ids:
-            try:
-                shard = self._shards.active_shard(group_id)
-                outcome = shard.coordinator.shares.offsets.begin_deletion_of_all(group_id)
-                if outcome.reply:
-                    await self._shards.write(shard, outcome.writes)
-                    failures = await self._delete_states(group_id, outcome.reply)
-                    if failures:
-                        errors[group_id] = next(iter(failures.values())).error_code
-            except KafkaError as error:
-                errors[group_id] = error.code
-        return errors
+        group_ids = list(dict.fromkeys(group_ids))
+        codes = await bounded_gather(map(self._delete_states_of_group, group_ids))
+        return {group_id: code for group_id, code in zip(group_ids, codes, strict=True) if code}
+
+    async def _delete_states_of_group(self, group_id: str) -> ErrorCode:
+        try:
+            shard = self._shards.active_shard(group_id)
+            outcome = shard.coordinator.shares.offsets.begin_deletion_of_all(group_id)
+            if not outcome.reply:
+                return ErrorCode.NONE
+            await self._shards.write(shard, outcome.writes)
+            failures = await self._delete_states(group_id, outcome.reply)
+        except KafkaError as error:
+            return error.code
+        return next((failure.error_code for failure in failures.values()), ErrorCode.NONE)
 
     async def _delete_states(
         self, group_id: str, states: Sequence[SharePartitionKey]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.metadata.images import image_after_records
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.coordinators.share.persister import SharePartitionKey
+from tidelog.broker.coordinators.share.persister import SharePartitionKey, StateResult
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages import alter_share_group_offsets as alter
 from tidelog.protocol.messages import delete_share_group_offsets as delete
@@ -54,18 +55,18 @@ class ShareServiceFixture:
         self.groups.on_leadership(0)
         await eventually(lambda: bool(self.groups._shards.active_shards()))
 
-    async def heartbeat(self, epoch: int) -> int:
+    async def heartbeat(self, epoch: int, group_id: str = "g") -> int:
         request = ShareGroupHeartbeatRequest(
-            group_id="g",
+            group_id=group_id,
             member_id="m",
             member_epoch=epoch,
             subscribed_topic_names=("t",) if epoch == 0 else None,
         )
         return (await self.shares.heartbeat(Client("c", "h"), request)).member_epoch
 
-    def initialized(self) -> int:
+    def initialized(self, group_id: str = "g") -> int:
         [shard] = self.groups._shards.active_shards()
-        partitions = shard.coordinator.shares.offsets.initialized("g")
+        partitions = shard.coordinator.shares.offsets.initialized(group_id)
         return sum(len(topic.partitions) for topic in partitions.values())
 
     async def alter(self, *topics: str, offset: int = 5) -> list[tuple[str, list[int]]]:
@@ -215,3 +216,24 @@ async def test_share_groups_are_listed_by_type(fixture: ShareServiceFixture) -> 
     [listed] = run_steps(fixture.groups.list_groups((), ("Share",)))
     assert (listed.group_type, listed.protocol_type, listed.group_state) == ("share", "share", "Stable")
     assert run_steps(fixture.groups.list_groups((), ("classic", "consumer"))) == []
+
+
+async def test_the_states_of_several_groups_are_deleted_at_the_same_time(
+    fixture: ShareServiceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["g", "h"]
+    for name in names:
+        await fixture.heartbeat(0, name)
+    await eventually(lambda: all(fixture.initialized(name) == 2 for name in names))
+    for name in names:
+        await fixture.heartbeat(-1, name)
+    delete_states, waiting = fixture.persister.delete, asyncio.Barrier(2)
+
+    async def delete_together(keys: Sequence[SharePartitionKey]) -> list[StateResult]:
+        await waiting.wait()
+        return await delete_states(keys)
+
+    monkeypatch.setattr(fixture.persister, "delete", delete_together)
+    results = await fixture.groups.delete_groups(names)
+    assert {result.group_id: result.error_code for result in results} == dict.fromkeys(names, 0)
+    assert fixture.persister.states == {}
