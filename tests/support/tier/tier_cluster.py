@@ -24,10 +24,12 @@ from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.copying.task import CopyTask
 from tidelog.remote.expiry.task import ExpirationTask
 from tidelog.remote.log_manager.follower_task import FollowerTask
-from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.metadata_manager import EpochRanges, RemoteMetadataError, SegmentExcerpt
 from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -216,6 +218,12 @@ class SteppedMetadata:
         self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
         return self.inner.list_remote_log_segments(partition, epoch)
+
+    def segment_state(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentState | None:
+        return self.inner.segment_state(segment_id)
+
+    def segment_excerpt(self, partition: TopicIdPartition, ranges: EpochRanges) -> SegmentExcerpt | None:
+        return self.inner.segment_excerpt(partition, ranges)
 
     def segments_version(self, partition: TopicIdPartition) -> object:
         return self.inner.segments_version(partition)

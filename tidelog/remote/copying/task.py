@@ -197,10 +197,7 @@ class CopyTask:
         return self._state_of(copy) not in _IN_USE
 
     def _state_of(self, copy: SegmentCopy) -> RemoteLogSegmentState | None:
-        segments = self._context.metadata.list_remote_log_segments(
-            copy.id.topic_id_partition, copy.metadata.segment_leader_epochs[0].epoch
-        )
-        return next((segment.state for segment in segments if segment.remote_log_segment_id == copy.id), None)
+        return self._context.metadata.segment_state(copy.id)
 
     def _clear_unfinished(self, copy: SegmentCopy) -> None:
         self._unfinished = None

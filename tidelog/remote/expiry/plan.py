@@ -19,12 +19,13 @@ Source: RemoteLogManager.RLMExpirationTask of Apache Kafka 4.3; KAFKA-15352, KAF
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.ids import Offset
+from tidelog.remote.ports.metadata_manager import SegmentExcerpt
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.storage.config.log_config import LogConfig
@@ -75,10 +76,16 @@ class Retention:
 class ExpirationView:
     """The input of a plan, all of it of the same moment.
 
-    Invariant: `segments` are those in the metadata in any state but DELETE_SEGMENT_FINISHED.
+    Invariant: `segments` are those in the metadata in any state but DELETE_SEGMENT_FINISHED, perhaps without
+    regular segments of the log (see `tidelog.remote.metadata.excerpt`) that are newer than a regular one of
+    `segments`. The plan does not delete these if it does not delete that one.
     """
 
     segments: Sequence[RemoteLogSegmentMetadata]
+    other_bytes: int = 0
+    """The size of the regular segments that are not in `segments`."""
+    other_end_offset: Offset = 0
+    """The offset after the last of them."""
     epochs: Sequence[EpochEntry]
     """The log's leader epochs with their start offsets."""
     log_start_offset: Offset
@@ -135,7 +142,7 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
     lineage = EpochLineage(view.epochs)
     deletions: dict[UUID, Deletion] = {}
     remaining: list[RemoteLogSegmentMetadata] = []
-    for segment in sorted(view.segments, key=lambda segment: (segment.start_offset, segment.end_offset)):
+    for segment in sorted(view.segments, key=_order):
         reason = None
         if segment.remote_log_segment_id.id not in view.in_progress:
             reason = _reason_besides_retention(segment, view, lineage)
@@ -153,6 +160,29 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
     return ExpirationPlan(log_start_offset, tuple(deletions.values()), idle)
 
 
+def _order(segment: RemoteLogSegmentMetadata) -> tuple[Offset, Offset, UUID]:
+    return segment.start_offset, segment.end_offset, segment.remote_log_segment_id.id
+
+
+def plan_from_excerpt(view: ExpirationView, excerpt: SegmentExcerpt) -> ExpirationPlan | None:
+    """Return the plan of all segments; None if more of them are deleted than `excerpt` has.
+
+    `excerpt` must reach the log start offset of `view`.
+    """
+    plan = plan_expiration(
+        replace(
+            view,
+            segments=excerpt.segments,
+            other_bytes=excerpt.other_bytes,
+            other_end_offset=excerpt.other_end_offset,
+        )
+    )
+    last = excerpt.last_regular
+    if last is not None and any(deletion.segment == last for deletion in plan.deletions):
+        return None
+    return plan
+
+
 def _idle_bounds(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> IdleBounds | None:
@@ -166,6 +196,7 @@ def _idle_bounds(
     ):
         return None
     end_offset = max((segment.end_offset + 1 for segment in segments), default=0)
+    end_offset = max(end_offset, view.other_end_offset)
     oldest = next(_with_counted_bytes(segments, view, lineage), None)
     if end_offset > min(view.high_watermark, view.log_end_offset):
         return None
@@ -250,10 +281,11 @@ def _remote_bytes_bound(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage, limit: int
 ) -> int:
     """Return the size of the log in remote storage, or an upper bound that is within `limit`."""
-    upper_bound = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
+    finished = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
+    upper_bound = finished + view.other_bytes
     if view.local_only_bytes + upper_bound <= limit:
         return upper_bound  # the exact size needs the epochs of every segment
-    return sum(counted for _, counted in _with_counted_bytes(segments, view, lineage))
+    return sum(counted for _, counted in _with_counted_bytes(segments, view, lineage)) + view.other_bytes
 
 
 def _with_counted_bytes(

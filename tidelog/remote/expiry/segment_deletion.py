@@ -107,9 +107,4 @@ def is_unchanged(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -
 
     Errors: RemoteMetadataError.
     """
-    epoch = segment.segment_leader_epochs[0].epoch
-    segments = context.metadata.list_remote_log_segments(segment.topic_id_partition, epoch)
-    return any(
-        other.remote_log_segment_id == segment.remote_log_segment_id and other.state is segment.state
-        for other in segments
-    )
+    return context.metadata.segment_state(segment.remote_log_segment_id) is segment.state

@@ -15,6 +15,7 @@ from tidelog.remote.expiry.plan import (
     Reason,
     Retention,
     plan_expiration,
+    plan_from_excerpt,
 )
 from tidelog.remote.expiry.segment_deletion import delete_segment, is_unchanged
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
@@ -22,6 +23,7 @@ from tidelog.remote.ports.storage_manager import StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import local_only_bytes, local_segments
+from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.remote.tasks.remote_state import advance_log_start, update_copied_offset
 from tidelog.remote.tasks.replica import Role
 
@@ -53,13 +55,9 @@ class ExpirationTask:
         update_copied_offset(self._context, role.replica)
         inputs = self._inputs()
         if self._is_idle(inputs):
-            return  # listing 100,000 segments takes a second or more
-        segments = await self._list_segments()
-        if not role.is_current:
             return
-        advance_log_start(role.replica, segments)
-        plan = await self._plan(segments)
-        if not role.is_current:
+        plan = self._plan_from_excerpt() or await self._plan_from_all_segments()
+        if not role.is_current or plan is None:
             return
         if plan.log_start_offset is not None:
             # Before any deletion, so that no reader requests a deleted segment (KAFKA-15352).
@@ -91,6 +89,44 @@ class ExpirationTask:
         now_ms = self._context.clock.wall_ms()
         return self._idle[1].contains(now_ms, local_bytes, log.high_watermark, log.log_end_offset)
 
+    def _plan_from_excerpt(self) -> ExpirationPlan | None:
+        """Return the plan if the oldest segments are sufficient for it: the others are not deleted then.
+
+        Listing all of 100,000 segments takes a second or more.
+        """
+        context, log = self._context, self._role.replica.log
+        began_ms = context.clock.monotonic_ms()
+        lineage, log_end_offset = EpochLineage(log.leader_epochs.entries), log.log_end_offset
+        excerpt = context.metadata.segment_excerpt(
+            self._role.replica.topic_id_partition, lambda epoch: lineage.range_of(epoch, log_end_offset)
+        )
+        if excerpt is None or not excerpt.reaches(log.log_start_offset):
+            return None
+        advance_log_start(self._role.replica, excerpt.segments)
+        plan = plan_from_excerpt(self._view(excerpt.segments), excerpt)
+        if plan is not None:
+            self._set_figures(began_ms, excerpt.segment_count, excerpt.size_bytes)
+        return plan
+
+    async def _plan_from_all_segments(self) -> ExpirationPlan | None:
+        """Return the plan; None if the role has ended meanwhile."""
+        context = self._context
+        segments = await self._list_segments()
+        if not self._role.is_current:
+            return None
+        advance_log_start(self._role.replica, segments)
+        began_ms = context.clock.monotonic_ms()
+        view = self._view(segments)
+        if len(segments) <= SEGMENTS_PER_SLICE:
+            plan = plan_expiration(view)
+        else:
+            plan = await context.run_deletion(plan_expiration, view)
+        if not self._role.is_current:
+            return None
+        size_bytes = sum(segment.segment_size_bytes for segment in segments)
+        self._set_figures(began_ms, len(segments), size_bytes)
+        return plan
+
     async def _list_segments(self) -> list[RemoteLogSegmentMetadata]:
         """Return all segments of the partition; yield to the event loop after every SEGMENTS_PER_SLICE."""
         segments = []
@@ -100,11 +136,9 @@ class ExpirationTask:
                 await asyncio.sleep(0)
         return segments
 
-    async def _plan(self, segments: list[RemoteLogSegmentMetadata]) -> ExpirationPlan:
+    def _view(self, segments: Sequence[RemoteLogSegmentMetadata]) -> ExpirationView:
         context, log = self._context, self._role.replica.log
-        figures = context.figures.partition(self._role.replica.topic_id_partition)
-        began_ms = context.clock.monotonic_ms()
-        view = ExpirationView(
+        return ExpirationView(
             segments=segments,
             epochs=log.leader_epochs.entries,
             log_start_offset=log.log_start_offset,
@@ -116,16 +150,12 @@ class ExpirationTask:
             retention=Retention.of(log.config),
             now_ms=context.clock.wall_ms(),
         )
-        if len(segments) <= SEGMENTS_PER_SLICE:
-            plan = plan_expiration(view)
-        else:
-            plan = await context.run_deletion(plan_expiration, view)
-        if not self._role.is_current:
-            return plan
-        figures.log_size_computation_time_ms = context.clock.monotonic_ms() - began_ms
-        figures.metadata_count = len(segments)
-        figures.log_size_bytes = sum(segment.segment_size_bytes for segment in segments)
-        return plan
+
+    def _set_figures(self, began_ms: int, segment_count: int, size_bytes: int) -> None:
+        figures = self._context.figures.partition(self._role.replica.topic_id_partition)
+        figures.log_size_computation_time_ms = self._context.clock.monotonic_ms() - began_ms
+        figures.metadata_count = segment_count
+        figures.log_size_bytes = size_bytes
 
     def _without_referenced(self, deletions: Sequence[Deletion]) -> Sequence[Deletion]:
         """Return `deletions` without the segments to which other topics may refer.

@@ -19,7 +19,9 @@ from typing import Final
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.epoch_segments import EpochSegments
+from tidelog.remote.metadata.excerpt import read_excerpt
 from tidelog.remote.metadata.segment_table import FrozenSegments, PlainSegment, SegmentTable
+from tidelog.remote.ports.metadata_manager import EpochRanges, SegmentExcerpt
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -160,6 +162,10 @@ class RemoteLogMetadataCache:
         # The epoch orders them by the start of their records of the epoch, which may be another order.
         rows = () if state is None else sorted(state.rows(), key=self._table.start_offset)
         return self._table.segments(rows)
+
+    def excerpt(self, ranges: EpochRanges) -> SegmentExcerpt | None:
+        """Return the segments that decide about the expiration of a log; None if they are too many."""
+        return read_excerpt(self._table, self._epochs, ranges)
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """Return the segment `segment_id` in any state, None if it does not exist."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.segment_table import SegmentTable
@@ -129,6 +130,36 @@ class EpochSegments:
             rows += self._unreferenced
             rows.sort(key=self._table.start_offset)
         return rows
+
+    # -- for excerpts
+
+    @property
+    def served_range(self) -> tuple[Offset, Offset] | None:
+        """The first and the last offset that is served; None if there is none."""
+        return (self._starts[0], self._end_of(len(self._starts) - 1)) if self._starts else None
+
+    def row_count_max(self) -> int:
+        """Return an upper bound of the number of rows of the epoch."""
+        return len(self._rows) + len(self._unreferenced)
+
+    def irregular_count_max(self) -> int:
+        """Return an upper bound of the number of irregular rows that other rows do not hide or overlap."""
+        return len(self._overlaid) + len(self._unreferenced)
+
+    def irregular_rows(self) -> set[int]:
+        """Return the rows that are not finished, or overlap another row: all that overlap are among them."""
+        rows = self._unreferenced | self._overlaid
+        for overlaid_row in self._overlaid:
+            start, end = self._span(overlaid_row)
+            first = max(bisect_right(self._starts, start) - 1, 0)
+            rows.update(self._rows[first : bisect_right(self._starts, end)])
+        return rows
+
+    def serving_rows(self) -> Iterator[int]:
+        """Return the rows that serve offsets, in the order of these; a row may be repeated."""
+        return iter(self._rows)
+
+    # -- private
 
     def _span(self, row: int) -> tuple[Offset, Offset]:
         return self._table.epoch_span(row, self._epoch)

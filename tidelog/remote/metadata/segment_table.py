@@ -30,6 +30,7 @@ _ID_BYTES: Final = 16
 _START, _START_AT = Struct("<q"), 16
 _SPAN = Struct("<qq")
 _EVENT_TIMESTAMP, _EVENT_TIMESTAMP_AT = Struct("<q"), 40
+_SIZE, _SIZE_AT = Struct("<i"), 48
 _BROKER, _BROKER_AT = Struct("<i"), 52
 _EPOCH, _EPOCH_AT = Struct("<i"), 56
 _ORDER, _ORDER_AT = Struct("<I"), 60
@@ -41,6 +42,7 @@ _TXN_INDEX_EMPTY: Final = 1
 _MANY_EPOCHS: Final = 2
 _CUSTOM_METADATA: Final = 4
 _SERIALS: Final = 1 << 32
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class PlainSegment(NamedTuple):
@@ -72,7 +74,9 @@ class SegmentTable:
         "_next_order",
         "_next_serial",
         "_rows",
+        "finished_bytes",
         "partition",
+        "size_bytes",
     )
 
     def __init__(self, partition: TopicIdPartition) -> None:
@@ -84,6 +88,10 @@ class SegmentTable:
         self._epochs: dict[int, tuple[EpochEntry, ...]] = {}
         self._next_serial = 0
         self._next_order = 1
+        self.size_bytes = 0
+        """The size of all segments."""
+        self.finished_bytes = 0
+        """The size of the segments in COPY_SEGMENT_FINISHED."""
 
     def __len__(self) -> int:
         return len(self._rows) // _ROW.size - len(self._free)
@@ -94,6 +102,7 @@ class SegmentTable:
         if row == len(self._rows) // _ROW.size:
             self._rows += bytes(_ROW.size)
         self._write(row, metadata, self._take_serial())
+        self._count_bytes(metadata.segment_size_bytes, metadata.state)
         self._ids.add(metadata.remote_log_segment_id.id.bytes, row, self._id_of)
         return row
 
@@ -106,8 +115,14 @@ class SegmentTable:
         self._rows += _ROW.pack(
             segment_id, start, end, newest, event, size, broker, epoch, 0, serial, state, flags
         )
+        self._count_bytes(size, state)
         self._ids.add(segment_id, row, self._id_of)
         return row
+
+    def _count_bytes(self, size_bytes: int, state: int) -> None:
+        self.size_bytes += size_bytes
+        if state == _FINISHED:
+            self.finished_bytes += size_bytes
 
     def _take_serial(self) -> int:
         serial = self._next_serial
@@ -117,6 +132,8 @@ class SegmentTable:
     def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
         """Apply `update` to the segment in `row`; its custom metadata changes only if the update has some."""
         position = row * _ROW.size
+        was_finished = self._rows[position + _STATE_AT] == _FINISHED
+        self.finished_bytes += self._size_bytes(row) * ((update.state == _FINISHED) - was_finished)
         _EVENT_TIMESTAMP.pack_into(self._rows, position + _EVENT_TIMESTAMP_AT, update.event_timestamp_ms)
         _BROKER.pack_into(self._rows, position + _BROKER_AT, update.broker_id)
         self._rows[position + _STATE_AT] = update.state
@@ -153,6 +170,7 @@ class SegmentTable:
     def remove(self, row: int) -> None:
         """Remove the segment in `row`."""
         self._ids.remove(self._id_of(row), self._id_of)
+        self.size_bytes -= self._size_bytes(row)
         self._rows[row * _ROW.size + _STATE_AT] = _FREE
         self._custom.pop(row, None)
         self._epochs.pop(row, None)
@@ -231,6 +249,10 @@ class SegmentTable:
     def _serial(self, row: int) -> int:
         serial: int = _SERIAL.unpack_from(self._rows, row * _ROW.size + _SERIAL_AT)[0]
         return serial
+
+    def _size_bytes(self, row: int) -> int:
+        size_bytes: int = _SIZE.unpack_from(self._rows, row * _ROW.size + _SIZE_AT)[0]
+        return size_bytes
 
     def _id_of(self, row: int) -> bytes:
         position = row * _ROW.size

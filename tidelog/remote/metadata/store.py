@@ -14,8 +14,14 @@ from typing import TypeAlias
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
-from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.ports.metadata_manager import (
+    EpochRanges,
+    RemoteMetadataError,
+    RemoteMetadataNotReady,
+    SegmentExcerpt,
+)
 from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
@@ -89,6 +95,15 @@ class CacheQueries(ABC):
     ) -> Iterator[RemoteLogSegmentMetadata]:
         """Return the segments of one epoch, or of all epochs, in the order of their start offsets."""
         return self.cache(partition).segments(epoch)
+
+    def segment_state(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentState | None:
+        """Return the state of a segment, None if it does not exist or was deleted."""
+        segment = self.cache(segment_id.topic_id_partition).get(segment_id)
+        return None if segment is None else segment.state
+
+    def segment_excerpt(self, partition: TopicIdPartition, ranges: EpochRanges) -> SegmentExcerpt | None:
+        """Return the segments that decide about the expiration of a log; None if they are too many."""
+        return self.cache(partition).excerpt(ranges)
 
     def segments_version(self, partition: TopicIdPartition) -> object:
         """Return a version of the partition's segments; it is equal as long as they have not changed."""

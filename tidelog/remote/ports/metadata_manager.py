@@ -9,16 +9,21 @@ Source: org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager; KIP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+
+EpochRanges: TypeAlias = Callable[[LeaderEpoch], tuple[Offset, Offset] | None]
+"""Returns the first offset of an epoch in a log, and the offset after its last; None for an unknown epoch."""
 
 
 class RemoteMetadataError(Exception):
@@ -27,6 +32,29 @@ class RemoteMetadataError(Exception):
 
 class RemoteMetadataNotReady(RemoteMetadataError):
     """The partition's metadata has not been read completely yet."""
+
+
+class SegmentExcerpt(NamedTuple):
+    """The segments of a log that may expire next, and all segments that are not a usual part of the log.
+
+    The others are finished, belong to the log, overlap no segment, and begin after `last_regular`.
+    """
+
+    segments: Sequence[RemoteLogSegmentMetadata]
+    """By their start offsets."""
+    last_regular: RemoteLogSegmentMetadata | None
+    """The newest of `segments` which is a usual part of the log; None if there are no others."""
+    other_bytes: int
+    other_end_offset: Offset
+    """The offset after the last of the others; 0 if there are none."""
+    segment_count: int
+    """The number of all segments."""
+    size_bytes: int
+    """The size of all segments."""
+
+    def reaches(self, offset: Offset) -> bool:
+        """Return whether the others have no record below `offset`."""
+        return self.last_regular is None or self.last_regular.end_offset >= offset
 
 
 class SegmentQueries(Protocol):
@@ -86,6 +114,17 @@ class RemoteLogMetadataManager(SegmentQueries, Protocol):
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
         """Return the last offset of `epoch` in remote storage (inclusive), None if there is none."""
+        ...
+
+    def segment_state(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentState | None:
+        """Return the state of a segment, None if it does not exist or was deleted."""
+        ...
+
+    def segment_excerpt(self, partition: TopicIdPartition, ranges: EpochRanges) -> SegmentExcerpt | None:
+        """Return the segments that decide about the expiration of a log; None if they are too many.
+
+        `ranges` returns the offsets of the epochs of the log.
+        """
         ...
 
     def segments_version(self, partition: TopicIdPartition) -> object:

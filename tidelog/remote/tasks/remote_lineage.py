@@ -55,6 +55,18 @@ class EpochLineage:
         """The start offset of the oldest epoch; the epochs of all records from it are known."""
         return self._starts[0] if self._starts else None
 
+    def range_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[Offset, Offset] | None:
+        """Return the first offset of `epoch` and the offset after its last; None for an unknown epoch.
+
+        The oldest epoch counts from offset 0: the log start may be within it.
+        """
+        index = self._index_of(epoch)
+        if index is None:
+            return None
+        starts = self._starts
+        end_offset = starts[index + 1] if index + 1 < len(starts) else log_end_offset
+        return (starts[index] if index else 0), min(end_offset, log_end_offset)
+
     def has_any_epoch_of(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether the log has one of the segment's epochs."""
         return any(self._index_of(epoch) is not None for epoch, _ in segment.segment_leader_epochs)

@@ -23,6 +23,7 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.expiry import task as expiration_task
 from tidelog.remote.expiry.plan import plan_expiration
 from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
+from tidelog.remote.metadata import excerpt
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
@@ -90,30 +91,56 @@ def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
     ]
 
 
-def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copy_segments(cluster, 3)
-    listings: list[None] = []
-    list_segments = node.metadata.list_remote_log_segments
+def count_calls(monkeypatch: pytest.MonkeyPatch, node: TierNode, name: str) -> list[None]:
+    """Return a list that gets an element for each call of this method of the node's metadata."""
+    calls: list[None] = []
+    method = getattr(node.metadata, name)
 
     def count_call(*args: Any) -> Any:
-        listings.append(None)
-        return list_segments(*args)
+        calls.append(None)
+        return method(*args)
 
-    monkeypatch.setattr(node.metadata, "list_remote_log_segments", count_call)
+    monkeypatch.setattr(node.metadata, name, count_call)
+    return calls
+
+
+def test_segments_are_not_read_again_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copy_segments(cluster, 3)
+    reads = count_calls(monkeypatch, node, "segment_excerpt")
     node.run_expiration()
     produce(node.log, 3)
     for _ in range(5):
         node.run_expiration()
-    assert len(listings) == 1
+    assert len(reads) == 1
     sealed_segments(node.log, 1)
     node.run_copy()
-    before = len(listings)
     node.run_expiration()
-    assert len(listings) == before + 1
+    assert len(reads) == 2
     cluster.clock.now_ms += 1000
     node.run_expiration()
     assert node.log.log_start_offset >= 30
+
+
+def test_all_segments_are_listed_only_if_more_expire_than_an_excerpt_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(excerpt, "OLDEST_MAX", 2)
+    cluster = TierCluster(config=replace(TIERED, retention_bytes=10**9))
+    node = copy_segments(cluster, 5)
+    size = next(node.metadata.list_remote_log_segments(PARTITION)).segment_size_bytes
+    listings = count_calls(monkeypatch, node, "list_remote_log_segments")
+    node.run_expiration()
+    cluster.configure(replace(TIERED, retention_bytes=4 * size))
+    node.run_expiration()
+    assert starts(cluster) == [10, 20, 30, 40]
+    assert not listings
+    figures = node.context.figures.partition(PARTITION)
+    assert (figures.metadata_count, figures.log_size_bytes) == (5, 5 * size)
+    cluster.configure(replace(TIERED, retention_bytes=size))
+    node.run_expiration()
+    assert starts(cluster) == [40]
+    assert len(listings) == 1
 
 
 def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None:
@@ -395,6 +422,7 @@ def test_a_long_list_of_segments_is_evaluated_in_a_thread_by_the_leader_only(
 ) -> None:
     """The evaluation of 100,000 segments would block the event loop."""
     monkeypatch.setattr(expiration_task, "SEGMENTS_PER_SLICE", 2)
+    monkeypatch.setattr(excerpt, "OLDEST_MAX", 2)
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copy_segments(cluster, 3)
     cluster.clock.now_ms += 1000
