@@ -220,13 +220,13 @@ def set_max_timestamp(
         attributes |= ATTRIBUTE_LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
-    _update_crc(buffer, position, header.size_bytes)
+    update_crc(buffer, position, header.size_bytes)
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
     """Write `header` at `position`, in front of its records, and update the checksum."""
     _HEADER.pack_into(buffer, position, *header)
-    _update_crc(buffer, position, header.size_bytes)
+    update_crc(buffer, position, header.size_bytes)
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
@@ -249,7 +249,8 @@ def empty_batch(header: BatchHeader) -> bytearray:
     return buffer
 
 
-def _update_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+def update_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    """Set the checksum of the batch at `position`, whose other bytes are complete."""
     with memoryview(buffer) as view:
         crc = crc32c(view[position + ATTRIBUTES_AT : position + size_bytes])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)

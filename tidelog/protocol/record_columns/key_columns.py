@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.compression import BytesLike
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import RECORD_BYTES_MIN
@@ -48,42 +47,47 @@ class KeyColumns:
     is_tombstone: NDArray[np.bool_]
 
 
-def read_key_columns(headers: Sequence[BatchHeader], payloads: Sequence[BytesLike]) -> KeyColumns:
-    """Return the records of batches that have at least one record; `payloads` are their expanded records.
+class Payloads(NamedTuple):
+    """The expanded records of several batches in `data`, which ends with padding; each has at least one."""
+
+    data: bytes
+    starts: Numbers
+    ends: Numbers
+    counts: Numbers
+    """The numbers of records according to the headers."""
+    base_offsets: Numbers
+
+    @classmethod
+    def joined(cls, parts: Sequence[BytesLike], counts: Numbers, base_offsets: Numbers) -> Payloads:
+        """Return payloads that are copied into one buffer."""
+        ends: Numbers = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+        data = b"".join([*parts, PADDING])
+        return cls(data, np.concatenate(([0], ends[:-1])), ends, counts, base_offsets)
+
+
+def read_key_columns(payloads: Payloads) -> KeyColumns:
+    """Return the records of several batches.
 
     Errors: DecodeError, which names the batch, if its records do not fill its payload exactly, or if their
     offsets do not increase.
     """
-    sizes = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
-    counts = np.array([header.record_count for header in headers], dtype=np.int64)
-    payload_ends = np.cumsum(sizes)
-    data = b"".join([*payloads, PADDING])
-    return _Reader(headers, data, payload_ends - sizes, payload_ends, counts).read()
+    return _Reader(payloads).read()
 
 
 class _Reader:
-    def __init__(
-        self,
-        headers: Sequence[BatchHeader],
-        data: bytes,
-        payload_starts: Numbers,
-        payload_ends: Numbers,
-        counts: Numbers,
-    ) -> None:
-        self._headers = headers
-        self._data = data
-        self._payload_starts = payload_starts
-        self._payload_ends = payload_ends
-        self._counts = counts
+    def __init__(self, payloads: Payloads) -> None:
+        self._payloads = payloads
+        counts = payloads.counts
         self._first_rows: Numbers = np.cumsum(counts) - counts
         self._batch: Numbers = np.repeat(np.arange(len(counts)), counts)
 
     def read(self) -> KeyColumns:
-        data = np.frombuffer(self._data, dtype=np.uint8)
-        starts = record_starts(self._data, self._payload_starts, self._payload_ends, self._counts)
+        payloads = self._payloads
+        data = np.frombuffer(payloads.data, dtype=np.uint8)
+        starts = record_starts(payloads.data, payloads.starts, payloads.ends, payloads.counts)
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
-        ends[self._first_rows + self._counts - 1] = self._payload_ends
+        ends[self._first_rows + payloads.counts - 1] = payloads.ends
         lengths, bodies = read_varints(data, starts)
         is_bad = (lengths < RECORD_BYTES_MIN - 1) | (lengths != ends - bodies)
         self._reject_if(is_bad, "a record whose length is wrong")
@@ -95,9 +99,8 @@ class _Reader:
         is_bad = key_lengths >= ends - key_starts
         self._reject_if(is_bad | (key_starts >= ends), "a record that is shorter than its key")
         self._check_offsets(offset_deltas)
-        base_offsets = np.array([header.base_offset for header in self._headers], dtype=np.int64)
         return KeyColumns(
-            data=self._data,
+            data=payloads.data,
             first_rows=self._first_rows,
             batch=self._batch,
             starts=starts,
@@ -105,7 +108,7 @@ class _Reader:
             timestamp_deltas=timestamp_deltas,
             timestamp_starts=timestamp_starts,
             timestamp_ends=timestamp_ends,
-            offsets=base_offsets[self._batch] + offset_deltas,
+            offsets=payloads.base_offsets[self._batch] + offset_deltas,
             key_starts=key_starts,
             key_lengths=key_lengths,
             # The lowest bit of a zigzag varint is its sign.
@@ -124,5 +127,5 @@ class _Reader:
             row = int(np.argmax(is_bad))
             index = int(self._batch[row])
             number = row - int(self._first_rows[index])
-            base_offset = self._headers[index].base_offset
+            base_offset = self._payloads.base_offsets[index]
             raise DecodeError(f"the batch at offset {base_offset} has {what}: record {number}")

@@ -12,38 +12,48 @@ the last of the compacted range, so that readers reach its end. A batch keeps it
 and codec, and its records their deltas. Only the delete horizon (KIP-534), which replaces the base timestamp,
 changes the deltas of timestamps.
 
-`classify` reads only headers and markers, batch by batch. `retained` then decides about the records of many
-batches at once.
+Headers and records are read and decided about for many batches at once, markers and batches of transactions
+one by one.
 
 Source: Cleaner, MemoryRecords.filterTo of Apache Kafka 4.3; KIP-98, KIP-534.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, auto
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum, auto
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, BatchHeader, empty_batch, read_header
-from tidelog.protocol.compression import BytesLike
+from tidelog.protocol.batch import (
+    ATTRIBUTE_COMPRESSION_MASK,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_DELETE_HORIZON,
+    ATTRIBUTE_TRANSACTIONAL,
+    BatchHeader,
+    empty_batch,
+    read_header,
+)
 from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.protocol.record_columns.header_columns import HeaderColumns, header_at
 from tidelog.protocol.record_columns.key_columns import KeyColumns, read_key_columns
 from tidelog.protocol.transaction_marker import read_end_transaction_marker
+from tidelog.storage.compaction.batch_window import BatchWindow
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
+from tidelog.storage.compaction.expansion import WindowPart, expanded_parts
+from tidelog.storage.compaction.joining import Joining, RetainedBatches
 from tidelog.storage.compaction.last_records import LastRecord
-from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.latest_records import LatestRecords
 from tidelog.storage.compaction.rebuilding import Rebuilding, RetainedBatch
-from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
 
 
-class Treatment(Enum):
-    """The treatment of a batch, as far as its header determines it."""
+class Treatment(IntEnum):
+    """The treatment of a batch, as far as its header determines it; its records are read from MARK on."""
 
     KEEP = auto()
     """It is kept unchanged."""
@@ -54,22 +64,8 @@ class Treatment(Enum):
     FILTER = auto()
     """Its records decide."""
 
-    @property
-    def needs_records(self) -> bool:
-        """Whether the records of the batch must be read."""
-        return self is _FILTER or self is _MARK
 
-
-# Locals of the module, because each batch is compared with them.
-_FILTER, _MARK, _KEEP, _EMPTY = Treatment.FILTER, Treatment.MARK, Treatment.KEEP, Treatment.EMPTY
-
-
-class ClassifiedBatch(NamedTuple):
-    """A batch, its treatment, and its expanded records if the treatment needs them."""
-
-    batch: CheckedBatch
-    treatment: Treatment
-    records: BytesLike = b""
+_KEEP, _EMPTY, _MARK, _FILTER = Treatment
 
 
 class BatchFilter:
@@ -82,7 +78,7 @@ class BatchFilter:
 
     def __init__(
         self,
-        offsets: OffsetMap,
+        latest: LatestRecords,
         transactions: CleanedTransactions,
         last_records: Mapping[ProducerId, LastRecord],
         keep_aborted: Callable[[AbortedTransaction], None],
@@ -91,7 +87,7 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        self._offsets = offsets
+        self._latest = latest
         self._transactions = transactions
         self._last_records = last_records
         self._keep_aborted = keep_aborted
@@ -100,23 +96,39 @@ class BatchFilter:
         # With delete.retention.ms near its maximum, tombstones are kept for ever.
         self._new_horizon_ms = min(now_ms + delete_retention_ms, _TIMESTAMP_MAX)
 
+    def filtered(self, window: BatchWindow) -> Iterator[RetainedBatches]:
+        """Yield the retained batches of the next window in the order of the log, in one or more parts."""
+        treatments = self._classify(window)
+        for part in expanded_parts(window, treatments >= _MARK):
+            joining = Joining(window, part.first, part.end)
+            is_empty = treatments[part.first : part.end] == _EMPTY
+            for index in (part.first + np.flatnonzero(is_empty)).tolist():
+                joining.replace(index, self._emptied(window.header(index)))
+            if part.payloads is not None:
+                is_marker = treatments[part.indexes] == _MARK
+                self._filter(window.headers[part.indexes], part, is_marker, joining)
+            yield joining.joined()
+
     # -- by header
 
-    def classify(self, batch: CheckedBatch) -> Treatment:
-        """Return the treatment of the next batch in the order of the log."""
-        header = batch.header
-        if header.is_control:
-            return self._classify_marker(batch)
-        is_aborted = header.is_transactional and self._transactions.saw_data(header)
-        if is_aborted or not header.record_count:
-            return _EMPTY
-        return _KEEP if header.base_offset > self._offsets.latest_offset else _FILTER
+    def _classify(self, window: BatchWindow) -> NDArray[np.int8]:
+        headers = window.headers
+        treatments = np.full(len(headers), _FILTER, dtype=np.int8)
+        treatments[headers["base_offset"] >= self._latest.end_offset] = _KEEP
+        treatments[headers["record_count"] == 0] = _EMPTY
+        is_special = headers["attributes"] & (ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL) != 0
+        for index in np.flatnonzero(is_special).tolist():
+            header = window.header(index)
+            if header.is_control:
+                treatments[index] = self._classify_marker(header, window.batch(index))
+            elif self._transactions.saw_data(header):
+                treatments[index] = _EMPTY
+        return treatments
 
-    def _classify_marker(self, batch: CheckedBatch) -> Treatment:
-        header = batch.header
+    def _classify_marker(self, header: BatchHeader, batch: memoryview) -> Treatment:
         if not header.has_producer_id:
             return Treatment.KEEP  # not a marker of a transaction
-        marker = read_end_transaction_marker(batch.data, 0, header) if header.record_count else None
+        marker = read_end_transaction_marker(batch, 0, header) if header.record_count else None
         is_needless = self._transactions.saw_marker(header, marker, self._keep_aborted)
         horizon_ms = delete_horizon_ms(header)
         if not header.record_count or (is_needless and horizon_ms is not None and horizon_ms <= self._now_ms):
@@ -125,54 +137,29 @@ class BatchFilter:
 
     # -- by records
 
-    def retained(self, batches: Sequence[ClassifiedBatch]) -> list[RetainedBatch]:
-        """Return the batches that are kept, as they are to be written."""
-        decided = iter(self._filtered([one for one in batches if one.treatment.needs_records]))
-        retained = []
-        for batch, treatment, _ in batches:
-            result: RetainedBatch | None
-            if treatment is _KEEP:
-                result = RetainedBatch(batch.header, batch.data)
-            elif treatment is _EMPTY:
-                result = self._emptied(batch.header)
-            else:
-                result = next(decided)
-            if result is not None:
-                retained.append(result)
-        return retained
-
-    def _filtered(self, batches: list[ClassifiedBatch]) -> list[RetainedBatch | None]:
-        if not batches:
-            return []
-        headers = [one.batch.header for one in batches]
-        columns = read_key_columns(headers, [one.records for one in batches])
-        is_marker = np.array([one.treatment is _MARK for one in batches])
-        survives = self._survivors(columns) | is_marker[columns.batch]
-        has_horizon = np.array([header.attributes for header in headers]) & ATTRIBUTE_DELETE_HORIZON != 0
-        base_timestamps = np.array([header.base_timestamp for header in headers])
-        has_expired = has_horizon & (base_timestamps <= self._now_ms)
+    def _filter(
+        self, headers: HeaderColumns, part: WindowPart, is_marker: NDArray[np.bool_], joining: Joining
+    ) -> None:
+        """Decide about the batches of `part` by their records; `headers` are theirs."""
+        assert part.payloads is not None
+        columns = read_key_columns(part.payloads)
+        survives = self._latest.among(columns) | is_marker[columns.batch]
+        has_horizon = headers["attributes"] & ATTRIBUTE_DELETE_HORIZON != 0
+        has_expired = has_horizon & (headers["base_timestamp"] <= self._now_ms)
         survives &= ~(columns.is_tombstone & has_expired[columns.batch])
         tombstone_counts = _count_by_batch(survives & columns.is_tombstone, columns)
         needs_horizon = (~has_horizon & (tombstone_counts > 0)) | is_marker
         counts = _count_by_batch(survives, columns)
         rebuilding = Rebuilding(headers, columns, survives, counts, needs_horizon, self._new_horizon_ms)
-        results: list[RetainedBatch | None] = []
-        for index, (count, marks) in enumerate(zip(counts.tolist(), needs_horizon.tolist(), strict=True)):
-            header = headers[index]
-            if not count:
-                results.append(self._emptied(header))
-            elif marks or count < header.record_count:
-                results.append(rebuilding.batch(index))
-            else:
-                results.append(RetainedBatch(header, batches[index].batch.data))
-        return results
-
-    def _survivors(self, columns: KeyColumns) -> NDArray[np.bool_]:
-        """Return for each record whether it is the latest of its key; False without a key."""
-        has_key = columns.key_lengths >= 0
-        lengths = np.maximum(columns.key_lengths, 0)
-        hashes = self._offsets.hasher.hashes(columns.data, columns.key_starts, lengths)
-        return np.asarray(has_key & (self._offsets.latest(hashes) <= columns.offsets))
+        is_empty, is_changed = counts == 0, (counts < part.payloads.counts) | needs_horizon
+        is_compressed = headers["attributes"] & ATTRIBUTE_COMPRESSION_MASK != 0
+        is_single = is_changed & ~is_empty & (is_compressed | needs_horizon)
+        for number in np.flatnonzero(is_empty).tolist():
+            joining.replace(int(part.indexes[number]), self._emptied(header_at(headers, number)))
+        for number in np.flatnonzero(is_single).tolist():
+            joining.replace(int(part.indexes[number]), rebuilding.batch(number))
+        numbers = np.flatnonzero(is_changed & ~is_empty & ~is_single)
+        joining.rebuild(part.indexes[numbers], rebuilding, numbers)
 
     # -- batches without records
 

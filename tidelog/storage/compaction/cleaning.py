@@ -4,7 +4,7 @@ It runs in a worker process: it reads files of sealed segments and writes `.clea
 Batches are processed many at a time, with numpy.
 
 Bounds: WINDOW_BYTES of batches and their expanded records, or one batch if it is larger, with about 150 bytes
-for each of their records.
+for each of their records; as many bytes of output; the flags of `latest_records`.
 I/O: every byte of the segments once, those of the dirty part twice. The checksum of each batch is verified,
 so that damage does not get a valid one. Errors: CorruptLog, DecodeError for records that cannot be read;
 OSError, StorageFailure of the disk; any exception that `pace` raises. No files remain after an error.
@@ -17,58 +17,41 @@ from contextlib import closing, suppress
 from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidelog.protocol.batch import BatchHeader
-from tidelog.protocol.compression import BytesLike
+from tidelog.protocol.batch import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.record_columns.key_columns import read_key_columns
+from tidelog.protocol.record_columns.key_columns import Payloads, read_key_columns
+from tidelog.protocol.record_columns.varints import Numbers
 from tidelog.protocol.transaction_marker import read_end_transaction_marker
-from tidelog.storage.compaction.batch_filter import BatchFilter, ClassifiedBatch, emptied
+from tidelog.storage.compaction.batch_filter import BatchFilter, emptied
+from tidelog.storage.compaction.batch_window import BatchWindow, read_windows
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
-from tidelog.storage.compaction.expansion import expanded
+from tidelog.storage.compaction.expansion import expanded_parts
+from tidelog.storage.compaction.joining import RetainedBatches
+from tidelog.storage.compaction.latest_records import LatestRecords
 from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.rebuilding import RetainedBatch
 from tidelog.storage.compaction.segment_groups import SourceSegment
 from tidelog.storage.compaction.task import CleaningTask
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.disk.log_files import CLEANED_SUFFIX, LOG_SUFFIX, file_name
-from tidelog.storage.segment.batch_scan import CheckedBatch, checked_batches
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segment_files import remove_segment_files
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-_WINDOW_RECORDS: Final = 128 * 1024
 
 Pace: TypeAlias = Callable[[int], None]
 """Called often with the number of bytes that were read or written; may block, and raise to end the work."""
 
 
-class _Window:
-    """Measures the batches that are collected to be processed together."""
-
-    __slots__ = ("_bytes", "_records")
-
-    def __init__(self) -> None:
-        self._bytes = self._records = 0
-
-    def add(self, header: BatchHeader, records: BytesLike) -> bool:
-        """Count a batch with its expanded records; return whether the window is full, and begin the next."""
-        self._bytes += header.batch_length + len(records)
-        self._records += header.record_count
-        if self._bytes < WINDOW_BYTES and self._records < _WINDOW_RECORDS:
-            return False
-        self._bytes = self._records = 0
-        return True
-
-
-def _batches(
+def _windows(
     fs: FileSystem, task: CleaningTask, source: SourceSegment, start: int, pace: Pace
-) -> Iterator[CheckedBatch]:
+) -> Iterator[BatchWindow]:
     path = f"{task.directory}/{file_name(source.base_offset, LOG_SUFFIX)}"
     with closing(fs.open_to_keep(path, create=False)) as file:
-        for batch in checked_batches(file, start, task.io_buffer_bytes):
-            pace(len(batch.data))
-            yield batch
+        for window in read_windows(file, start, max(WINDOW_BYTES, task.io_buffer_bytes)):
+            pace(window.size_bytes)
+            yield window
 
 
 def _remove_cleaned_files(fs: FileSystem, directory: str) -> None:
@@ -107,40 +90,36 @@ class OffsetMapFiller:
 
     def _add_source(self, source: SourceSegment) -> bool:
         """Add the keys of one segment; return False if not all of them fit."""
-        window, offsets = _Window(), self._offsets
-        headers: list[BatchHeader] = []
-        payloads: list[BytesLike] = []
-        for batch in _batches(self._fs, self._task, source, source.first_dirty_position, self._pace):
-            header: BatchHeader = batch.header
-            records: BytesLike = b""
-            if self._has_keys(batch):
-                records = expanded(batch)
-                headers.append(header)
-                payloads.append(records)
-            if window.add(header, records):
-                if not self._add(headers, payloads):
+        offsets = self._offsets
+        for window in _windows(self._fs, self._task, source, source.first_dirty_position, self._pace):
+            last_offsets = window.last_offsets
+            for part in expanded_parts(window, self._has_keys(window)):
+                if part.payloads is not None and not self._add(part.payloads, last_offsets[part.indexes]):
                     return False
-                offsets.taken_up_to(header.last_offset)
-                headers, payloads = [], []
-        if not self._add(headers, payloads):
-            return False
+                offsets.taken_up_to(int(last_offsets[part.end - 1]))
         offsets.taken_up_to(source.end_offset - 1)
         return True
 
-    def _has_keys(self, batch: CheckedBatch) -> bool:
-        header = batch.header
-        if header.is_control:
-            has_marker = header.record_count and header.has_producer_id
-            marker = read_end_transaction_marker(batch.data, 0, header) if has_marker else None
-            self._transactions.saw_marker(header, marker)
-            return False
-        return not self._transactions.saw_data(header) and header.record_count > 0
+    def _has_keys(self, window: BatchWindow) -> NDArray[np.bool_]:
+        """Return which batches have records that are not of aborted transactions."""
+        headers = window.headers
+        has_keys: NDArray[np.bool_] = headers["record_count"] > 0
+        is_special = headers["attributes"] & (ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL) != 0
+        for index in np.flatnonzero(is_special).tolist():
+            header = window.header(index)
+            if header.is_control:
+                has_marker = header.record_count and header.has_producer_id
+                marker = read_end_transaction_marker(window.batch(index), 0, header) if has_marker else None
+                self._transactions.saw_marker(header, marker)
+                has_keys[index] = False
+            elif self._transactions.saw_data(header):
+                has_keys[index] = False
+        return has_keys
 
-    def _add(self, headers: Sequence[BatchHeader], payloads: Sequence[BytesLike]) -> bool:
-        if not headers:
-            return True
+    def _add(self, payloads: Payloads, last_offsets: Numbers) -> bool:
+        """Add the keys of several batches; return False if not all of them fit."""
         offsets = self._offsets
-        columns = read_key_columns(headers, payloads)
+        columns = read_key_columns(payloads)
         is_added = (columns.key_lengths >= 0) & (columns.offsets >= self._task.first_dirty_offset)
         rows = np.flatnonzero(is_added)
         key_starts, key_lengths = columns.key_starts[rows], columns.key_lengths[rows]
@@ -149,12 +128,12 @@ class OffsetMapFiller:
         if offsets.fits(len(rows)):
             offsets.put(hashes, record_offsets)
             return True
-        bounds = np.searchsorted(batches, np.arange(len(headers) + 1)).tolist()
-        for header, first, end in zip(headers, bounds[:-1], bounds[1:], strict=True):
+        bounds = np.searchsorted(batches, np.arange(len(last_offsets) + 1)).tolist()
+        for last_offset, first, end in zip(last_offsets.tolist(), bounds[:-1], bounds[1:], strict=True):
             part = slice(first, end)
             if not offsets.put_batch(hashes.rows(part), record_offsets[part]):
                 return False
-            offsets.taken_up_to(header.last_offset)
+            offsets.taken_up_to(last_offset)
         return True
 
 
@@ -167,8 +146,8 @@ class GroupCleaner:
     def __init__(self, fs: FileSystem, task: CleaningTask, offsets: OffsetMap, pace: Pace) -> None:
         self._fs = fs
         self._task = task
-        self._offsets = offsets
         self._transactions = CleanedTransactions(task.aborted)
+        self._latest = LatestRecords(offsets, task.first_dirty_offset)
         self._pace = pace
         self.bytes_read = 0
         self.bytes_written = 0
@@ -207,7 +186,7 @@ class GroupCleaner:
     def _fill(self, cleaned: LogSegment, group: Sequence[SourceSegment]) -> None:
         task = self._task
         batch_filter = BatchFilter(
-            self._offsets,
+            self._latest,
             self._transactions,
             task.last_records,
             cleaned.txn_index.append,
@@ -215,54 +194,24 @@ class GroupCleaner:
             now_ms=task.now_ms,
             delete_retention_ms=task.config.delete_retention_ms,
         )
-        output = _Output(cleaned, task.io_buffer_bytes, self._pace)
-        window, pending = _Window(), list[ClassifiedBatch]()
         last: BatchHeader | None = None
-        last_base_offset = cleaned.base_offset
+        last_base_offset, end_offset = cleaned.base_offset, cleaned.base_offset
         for source in group:
-            for batch in _batches(self._fs, task, source, 0, self._pace):
-                last, last_base_offset = batch.header, source.base_offset
-                self.bytes_read += len(batch.data)
-                treatment = batch_filter.classify(batch)
-                records = expanded(batch) if treatment.needs_records else b""
-                pending.append(ClassifiedBatch(batch, treatment, records))
-                if window.add(last, records):
-                    output.write(batch_filter.retained(pending))
-                    pending = []
-        output.write(batch_filter.retained(pending))
-        if last is not None and output.end_offset <= last_base_offset != cleaned.base_offset:
+            for window in _windows(self._fs, task, source, 0, self._pace):
+                last, last_base_offset = window.header(-1), source.base_offset
+                self.bytes_read += window.size_bytes
+                for retained in batch_filter.filtered(window):
+                    if retained.batches:
+                        end_offset = self._write(cleaned, retained)
+        if last is not None and end_offset <= last_base_offset != cleaned.base_offset:
             # After a crash the last batch of a .swap file shows which segments it replaces.
-            output.write([emptied(last)])
-        self.bytes_written += output.size_bytes
+            header, data = emptied(last)
+            cleaned.append(data, [header])
+            self.bytes_written += len(data)
 
-
-class _Output:
-    """Writes batches to a segment, about `buffer_bytes` at a time."""
-
-    def __init__(self, segment: LogSegment, buffer_bytes: int, pace: Pace) -> None:
-        self._segment = segment
-        self._buffer_bytes = buffer_bytes
-        self._pace = pace
-        self.end_offset = segment.base_offset
-        self.size_bytes = 0
-
-    def write(self, batches: Sequence[RetainedBatch]) -> None:
-        """Write all batches."""
-        headers: list[BatchHeader] = []
-        parts: list[BytesLike] = []
-        size_bytes = 0
-        for header, data in batches:
-            headers.append(header)
-            parts.append(data)
-            size_bytes += len(data)
-            if size_bytes >= self._buffer_bytes:
-                self._append(headers, parts, size_bytes)
-                headers, parts, size_bytes = [], [], 0
-        if headers:
-            self._append(headers, parts, size_bytes)
-
-    def _append(self, headers: list[BatchHeader], parts: list[BytesLike], size_bytes: int) -> None:
-        self._pace(size_bytes)
-        self._segment.append(parts[0] if len(parts) == 1 else b"".join(parts), headers)
-        self.end_offset = headers[-1].next_offset
-        self.size_bytes += size_bytes
+    def _write(self, cleaned: LogSegment, retained: RetainedBatches) -> Offset:
+        """Append batches, and return the offset after them."""
+        self._pace(len(retained.data))
+        cleaned.append(retained.data, retained.batches)
+        self.bytes_written += len(retained.data)
+        return retained.batches[-1].last_offset + 1

@@ -155,6 +155,11 @@ class OffsetMap:
             slots = self._next(slots[rest], steps)
         return offsets
 
+    def all_latest(self) -> Numbers:
+        """Return the latest offsets of all keys, in no particular order."""
+        values = self._table[:, 2]
+        return np.asarray(values[values != _ZERO].view(np.int64) - 1)
+
     def _first_slots(self, hashes: KeyHashes) -> tuple[Numbers, Numbers]:
         """Return the first slot of each key, and the distance from one of its slots to the next."""
         count = np.uint64(self._slot_count)

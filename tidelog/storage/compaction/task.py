@@ -31,7 +31,7 @@ class CleaningTask:
     """By producer, the batch whose sequence or epoch the log's active producers need."""
     now_ms: int
     io_buffer_bytes: int
-    """How many bytes are read and written at a time; a longer batch is read as a whole."""
+    """How many bytes are read at a time, if it is more than the 4 MiB that are read in any case."""
 
     @property
     def dirty_count_max(self) -> int:

@@ -57,6 +57,15 @@ class BatchPlace(NamedTuple):
     header: BatchHeader
 
 
+class IndexedBatch(NamedTuple):
+    """What the indexes need of the header of a batch, with its fields."""
+
+    base_offset: Offset
+    batch_length: int
+    last_offset: Offset
+    max_timestamp: int
+
+
 class LogSegment:
     """The batches from `base_offset` to the base offset of the next segment."""
 
@@ -145,7 +154,9 @@ class LogSegment:
             index.load()
         self._is_open_for_appending = True
 
-    def append(self, data: bytes | bytearray | memoryview, batches: list[BatchHeader]) -> None:
+    def append(
+        self, data: bytes | bytearray | memoryview, batches: Sequence[BatchHeader | IndexedBatch]
+    ) -> None:
         """Append complete batches with their final headers, and index entries about every index interval.
 
         All or nothing: after an error the files are as they were before.
@@ -174,7 +185,7 @@ class LogSegment:
             self._cut_back(start, base_offset)
             raise
 
-    def _index(self, batches: list[BatchHeader], position: int) -> None:
+    def _index(self, batches: Sequence[BatchHeader | IndexedBatch], position: int) -> None:
         for header in batches:
             size_bytes = header.batch_length + LOG_OVERHEAD
             self._index_batch(header.last_offset, header.max_timestamp, position, size_bytes)

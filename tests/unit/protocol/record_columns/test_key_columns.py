@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidelog.protocol.batch import BatchHeader, read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import BatchBuilder, Record, iterate_payload, read_payload
-from tidelog.protocol.record_columns.key_columns import KeyColumns, read_key_columns
+from tidelog.protocol.record_columns.key_columns import KeyColumns, Payloads, read_key_columns
 from tidelog.protocol.record_columns.varints import written_varints
 
 KEYS = st.one_of(st.none(), st.binary(max_size=100), st.just(b"k" * 20_000))
@@ -28,6 +28,12 @@ def build_batch(records: Records, base_offset: int = 0) -> tuple[BatchHeader, by
     return header, read_payload(batch, 0, header, 1 << 28)
 
 
+def read_columns(headers: list[BatchHeader], payloads: list[bytes]) -> KeyColumns:
+    counts = np.array([header.record_count for header in headers])
+    base_offsets = np.array([header.base_offset for header in headers])
+    return read_key_columns(Payloads.joined(payloads, counts, base_offsets))
+
+
 def keys_of(columns: KeyColumns) -> list[bytes | None]:
     return [
         columns.data[start : start + length] if length >= 0 else None
@@ -43,7 +49,7 @@ def test_columns_equal_the_records(batches: list[Records], repetitions: int) -> 
     expected: list[Record] = [
         record for header, payload in pairs for record in iterate_payload(payload, header)
     ]
-    columns = read_key_columns(headers, payloads)
+    columns = read_columns(headers, payloads)
     assert keys_of(columns) == [record.key for record in expected]
     assert columns.offsets.tolist() == [record.offset for record in expected]
     assert columns.is_tombstone.tolist() == [record.value is None for record in expected]
@@ -69,7 +75,7 @@ def test_random_bytes_are_refused_or_have_positions_within_the_bytes(
     at = draw.draw(st.integers(0, len(data) - 1))
     changed = data[:at] + draw.draw(st.binary(min_size=1, max_size=3)) + data[at + 1 :]
     try:
-        columns = read_key_columns([header], [changed])
+        columns = read_columns([header], [changed])
     except DecodeError:
         return
     assert columns.ends.tolist() == sorted(columns.ends.tolist()) and columns.ends[-1] == len(changed)
@@ -90,7 +96,7 @@ def test_damaged_records_are_refused_with_their_batch(damage: object, message: s
     header, payload = build_batch([(0, b"k", b"v"), (0, b"l", b"w")], base_offset=77)
     assert callable(damage)
     with pytest.raises(DecodeError, match=message):
-        read_key_columns([header], [damage(payload)])
+        read_columns([header], [damage(payload)])
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
