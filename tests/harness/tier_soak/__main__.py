@@ -43,6 +43,11 @@ def figures(outcome: Outcome) -> dict[str, str]:
         "largest backlog, MB": f"{outcome.largest_backlog_bytes / MEGA:.0f}",
         "backlog copied after, s": f"{outcome.drain_s:.1f}",
         "errors reported to readers": f"{outcome.read_errors}",
+        "records of the compacted topic, written / remaining": (
+            f"{outcome.compacted_records:,} / {outcome.retained_records:,}"
+        ),
+        "records of the mounted topic": f"{outcome.mounted_records:,}",
+        "damaged and repaired segments": f"{outcome.repaired_segments}",
         "problems": f"{len(outcome.problems)}",
     }
 

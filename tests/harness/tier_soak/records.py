@@ -83,11 +83,15 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads a topic from offset 0 to `end`, also while it is written: each record once, each byte correct."""
+    """Reads a topic from offset 0 to `end`, also while it is written: each record once, each byte correct.
 
-    def __init__(self, servers: str, topic: str, end: int) -> None:
+    The values are those of `source` if the topic is mounted.
+    """
+
+    def __init__(self, servers: str, topic: str, end: int, source: str | None = None) -> None:
         super().__init__(name=f"reader {topic}", daemon=True)
         self.topic = topic
+        self._source = source or topic
         self.position = 0
         self.problems: list[str] = []
         self.errors = 0
@@ -125,6 +129,6 @@ class Reader(threading.Thread):
             self.problems.append(
                 f"{self.topic}: offset {message.offset()} was read, expected {self.position}"
             )
-        elif message.value() != value_of(self.topic, self.position):
+        elif message.value() != value_of(self._source, self.position):
             self.problems.append(f"{self.topic}: the record at {self.position} has other bytes")
         self.position += 1

@@ -1,7 +1,8 @@
 """One run: write during faults and kills, wait for the backlog, read every byte again, check the bucket.
 
-start S3 server, proxy, 3 nodes -> [ writers, tail readers, new topics, killed nodes, faults ]
--> read all from offset 0 with faults -> end of faults -> backlog 0 -> read again -> bucket and metadata
+start S3 server, proxy, 3 nodes -> [ writers, tail readers, compaction, new topics, killed nodes, faults ]
+-> mount a topic, kill a node -> read all from offset 0 with faults -> end of faults -> backlog 0
+-> damage objects, repair -> read again, also the mounted topic -> compacted topic -> bucket and metadata
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any, Final
 import boto3
 
 from tests.harness.failover.run import SETTINGS
+from tests.harness.tier_soak.compacted import COMPACTED_CONFIG, COMPACTED_TOPIC, CompactedTopic
 from tests.harness.tier_soak.faults import FaultFrequency, FaultScheduler
+from tests.harness.tier_soak.maintenance import MOUNT, Maintenance
 from tests.harness.tier_soak.records import Reader, Writer
 from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
 from tests.support.s3.server_process import s3_server_process
@@ -55,6 +58,8 @@ SHORT_INTERVALS: Final = {
     "rsm.config.storage.s3.connect.timeout": "1000",
     "rsm.config.fetch.chunk.cache.size": str(8 << 20),
     "tidelog.backup.interval.ms": "20000",
+    f"rsm.config.mounts.{MOUNT}.storage.s3.bucket.name": BUCKET,
+    "log.cleaner.backoff.ms": "500",
 }
 BACKUPS_READ: Final = 2
 """The newest backups, which begin after the last topic was created."""
@@ -93,6 +98,10 @@ class Outcome:
     drain_s: float = 0.0
     largest_backlog_bytes: int = 0
     read_errors: int = 0
+    compacted_records: int = 0
+    retained_records: int = 0
+    mounted_records: int = 0
+    repaired_segments: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -122,11 +131,20 @@ class TierSoak:
             fault_scheduler = FaultScheduler(proxy, self._options.fault_frequency, self._options.seed)
             fault_scheduler.start()
             self._write_under_faults(proxy)
+            self._maintenance.mount(next(iter(self._ids)))
+            self._kill_one()
             self._read_all("reading under faults", proxy)
             fault_scheduler.end()
             self._outcome.outages = fault_scheduler.outages
             self._wait_until_copied()
+            self._maintenance.repair(self._s3_client(), BUCKET, self._ids.values())
             self._read_all("reading again", proxy)
+            mounted = self._maintenance.read_mounted(next(iter(self._ids)), self._borders)
+            self._outcome.mounted_records = mounted.position
+            self._add_figures_of(mounted)
+            self._outcome.repaired_segments = self._maintenance.repaired_segments
+            self._outcome.problems += self._maintenance.problems
+            self._check_compaction()
             self._check_bucket()
             self._outcome.faults, self._outcome.requests = dict(proxy.faults), sum(proxy.requests.values())
         self._outcome.elapsed_s = time.monotonic() - start_s
@@ -149,15 +167,21 @@ class TierSoak:
         self.cluster = LocalCluster.create(self._folder / "cluster", NODES, settings=settings)
         self.cluster.start()
         self._audit = TierAudit(self.cluster.bootstrap_servers, self._folder)
+        of_store = {key: text for key, text in settings.items() if key.startswith("rsm.config.")}
+        self._maintenance = Maintenance(
+            self.cluster.bootstrap_servers, of_store, self._audit, self._options.seed
+        )
         for number in range(self._options.topics):
-            self._create(f"soak-{number}", TOPIC_CONFIG)
+            self._ids[f"soak-{number}"] = self._create(f"soak-{number}", TOPIC_CONFIG)
+        self._create(COMPACTED_TOPIC, COMPACTED_CONFIG)
 
     def _write_under_faults(self, proxy: FaultProxy) -> None:
         options, servers = self._options, self.cluster.bootstrap_servers
         share = options.total_bytes // options.topics
         writers = [Writer(servers, topic, share, options.bytes_per_s / options.topics) for topic in self._ids]
         readers = [Reader(servers, writer.topic, writer.total) for writer in writers]
-        for thread in (*writers, *readers):
+        self._compacted = CompactedTopic(servers, options.seed)
+        for thread in (*writers, *readers, self._compacted):
             thread.start()
         next_kill = time.monotonic() + options.kill_every_s
         checks = 0
@@ -174,6 +198,7 @@ class TierSoak:
             if time.monotonic() > next_kill:
                 self._kill_one()
                 next_kill = time.monotonic() + options.kill_every_s
+        self._compacted.end()
         self._totals = {writer.topic: writer.total for writer in writers}
         for reader in readers:
             reader.join(DRAIN_TIMEOUT_S)
@@ -217,14 +242,24 @@ class TierSoak:
             time.sleep(CHECK_EVERY_S / 4)
         self._outcome.problems.append(f"the backlog was not copied within {DRAIN_TIMEOUT_S:g} s")
 
-    def _check_bucket(self) -> None:
-        client = boto3.client(
+    def _check_compaction(self) -> None:
+        compacted = self._compacted
+        compacted.check()
+        self._outcome.compacted_records = compacted.written
+        self._outcome.retained_records = compacted.retained
+        self._outcome.problems += compacted.problems[:5]
+
+    def _s3_client(self) -> Any:
+        return boto3.client(
             "s3",
             endpoint_url=self._endpoint,
             aws_access_key_id="testing",
             aws_secret_access_key="testing",
             region_name="us-east-1",
         )
+
+    def _check_bucket(self) -> None:
+        client = self._s3_client()
         deadline = time.monotonic() + DRAIN_TIMEOUT_S
         while True:
             problems = self._differences(client)
@@ -278,14 +313,14 @@ class TierSoak:
 
     # --- single steps ---
 
-    def _create(self, topic: str, configs: dict[str, str]) -> None:
+    def _create(self, topic: str, configs: dict[str, str]) -> TopicIdPartition:
         async def create() -> TopicIdPartition:
             async with Admin(self.cluster.bootstrap_servers) as admin:
                 return TopicIdPartition(
                     (await admin.create_topic(topic, 1, NODES, configs=configs)).topic_id, topic, 0
                 )
 
-        self._ids[topic] = asyncio.run(create())
+        return asyncio.run(create())
 
     def _measure_topic_creation(self, topic: str) -> None:
         async def create() -> None:

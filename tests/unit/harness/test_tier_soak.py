@@ -30,6 +30,9 @@ def test_each_record_is_read_once_from_a_faulty_store_while_nodes_are_killed(
     assert outcome.acknowledged == 2 * (options.total_bytes // 2 // VALUE_BYTES)
     assert outcome.kills and outcome.outages and sum(outcome.faults.values()) >= options.faults_min
     assert outcome.tiered_bytes > 0.5 * options.total_bytes
+    assert 0 < outcome.retained_records < outcome.compacted_records
+    assert outcome.repaired_segments == options.topics
+    assert outcome.mounted_records > 0.5 * outcome.acknowledged / options.topics
 
 
 class Message:
