@@ -94,6 +94,10 @@ class RemoteLogMetadataCache:
         """Return the effect that `update` would have."""
         return self._outcome_of(update, self._table.find(update.remote_log_segment_id.id))
 
+    def reserve(self, count: int) -> None:
+        """Prepare an empty cache for `count` segments of a snapshot."""
+        self._table.reserve(count)
+
     def restore(self, segment: RemoteLogSegmentMetadata | PlainSegment) -> None:
         """Add a segment of a snapshot, in any state; its id must be new."""
         if isinstance(segment, PlainSegment):
@@ -107,8 +111,7 @@ class RemoteLogMetadataCache:
         row = self._table.append_plain(segment)
         epoch = self._epoch(segment.leader_epoch)
         if segment.state == FINISHED:
-            self._table.set_finish_order(row)
-            epoch.add_finished(row)
+            epoch.restore_finished(row, segment.start_offset, segment.end_offset, segment.is_txn_index_empty)
         else:
             epoch.add_started(row)
 

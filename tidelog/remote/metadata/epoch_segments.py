@@ -81,6 +81,16 @@ class EpochSegments:
         else:
             self._overlay(row, start, end)
 
+    def restore_finished(self, row: int, start: Offset, end: Offset, is_txn_index_empty: bool) -> None:
+        """Make a new row serve its offsets, which are known: a start restores each segment."""
+        highest = self.highest_offset
+        if (highest is None or highest < start) and is_txn_index_empty:
+            self.highest_offset = end
+            self._starts.append(start)
+            self._rows.append(row)
+        else:
+            self.add_finished(row)
+
     def hide(self, row: int) -> None:
         """Hide the segment in `row` from readers; segments below it become visible again."""
         for index in reversed(self._pieces_of(row)):

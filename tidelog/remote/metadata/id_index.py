@@ -25,6 +25,11 @@ class IdIndex:
         self._slots = array("i", (_EMPTY,)) * _SMALLEST
         self._used = 0
 
+    def reserve(self, count: int) -> None:
+        """Make room for `count` entries in an empty index, which then does not grow."""
+        assert not self._used, self._used
+        self._slots = array("i", (_EMPTY,)) * _slot_count(count)
+
     def find(self, key: bytes, id_of: IdOf) -> int | None:
         """Return the row whose id is `key`, None if there is none."""
         for slot in self._probe(key):
@@ -69,10 +74,14 @@ class IdIndex:
 
     def _rebuild(self, id_of: IdOf) -> None:
         rows = [row for row in self._slots if row >= 0]
-        size = _SMALLEST
-        while size < 2 * (len(rows) + 1):
-            size *= 2
-        self._slots = array("i", (_EMPTY,)) * size
+        self._slots = array("i", (_EMPTY,)) * _slot_count(len(rows))
         self._used = 0
         for row in rows:
             self._place(id_of(row), row)
+
+
+def _slot_count(count: int) -> int:
+    size = _SMALLEST
+    while size < 2 * (count + 1):
+        size *= 2
+    return size

@@ -106,14 +106,24 @@ class SegmentTable:
         self._ids.add(metadata.remote_log_segment_id.id.bytes, row, self._id_of)
         return row
 
+    def reserve(self, count: int) -> None:
+        """Prepare an empty table for `count` segments."""
+        self._ids.reserve(count)
+
     def append_plain(self, segment: PlainSegment) -> int:
-        """Add `segment`, whose id must be new, in a new row, and return the row."""
+        """Add `segment`, whose id must be new, in a new row, and return the row.
+
+        If it is finished, it was finished after all others.
+        """
         row = len(self._rows) // _ROW.size
         segment_id, start, end, newest, broker, event, size, epoch, state, is_txn_index_empty = segment
-        flags = _TXN_INDEX_EMPTY if is_txn_index_empty else 0
+        flags, order = _TXN_INDEX_EMPTY if is_txn_index_empty else 0, 0
+        if state == _FINISHED:
+            order = self._next_order
+            self._next_order += 1
         serial = self._take_serial()
         self._rows += _ROW.pack(
-            segment_id, start, end, newest, event, size, broker, epoch, 0, serial, state, flags
+            segment_id, start, end, newest, event, size, broker, epoch, order, serial, state, flags
         )
         self._count_bytes(size, state)
         self._ids.add(segment_id, row, self._id_of)

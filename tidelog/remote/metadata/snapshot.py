@@ -75,6 +75,7 @@ def _restored(data: bytes, count: int, partition: TopicIdPartition) -> RemoteLog
     No list of the segments is made: the garbage collector would search it as often as it grows.
     """
     cache = RemoteLogMetadataCache(partition)
+    cache.reserve(count)
     ids = set[bytes]()
     position = _HEADER.size
     for number in range(count):
