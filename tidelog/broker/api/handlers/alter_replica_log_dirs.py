@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.replication.log_dir_moves import LogDirMoves
 from tidelog.broker.security.authorization.access import may_access_cluster
@@ -29,9 +30,10 @@ logger = logging.getLogger(__name__)
 class AlterReplicaLogDirsHandler:
     """Begins and cancels moves; each replica has its own outcome."""
 
-    def __init__(self, moves: LogDirMoves, authorizer: Authorizer) -> None:
+    def __init__(self, moves: LogDirMoves, authorizer: Authorizer, log_limit: LogLimit) -> None:
         self._moves = moves
         self._authorizer = authorizer
+        self._log_limit = log_limit
 
     def handle(
         self, context: RequestContext, request: AlterReplicaLogDirsRequest
@@ -65,6 +67,8 @@ class AlterReplicaLogDirsHandler:
         try:
             self._moves.alter(topic_partition, path)
         except KafkaError as error:
-            logger.warning("Cannot move %s to log directory %s: %s", topic_partition, path, error)
+            # A request can name thousands of replicas.
+            text = "Cannot move %s to log directory %s: %s"
+            self._log_limit.log(logger, logging.WARNING, text, topic_partition, path, error)
             return error.code
         return ErrorCode.NONE

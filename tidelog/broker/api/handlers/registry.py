@@ -131,14 +131,8 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs of records and offsets in logs."""
     replicas, clock, authorizer = services.replicas, services.clock, services.authorizer
-    leaders = CurrentLeaders(services.image, replicas)
-    appender = ProduceAppender(
-        replicas,
-        services.readers,
-        services.traffic,
-        LogLimit(clock.monotonic_ms),
-        services.authorizer,
-    )
+    leaders, log_limit = CurrentLeaders(services.image, replicas), LogLimit(clock.monotonic_ms)
+    appender = ProduceAppender(replicas, services.readers, services.traffic, log_limit, services.authorizer)
     produce = ProduceHandler(
         appender,
         replicas,
@@ -172,7 +166,8 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs, authorizer).handle)
     dispatcher.register(
-        ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(services.log_dir_moves, authorizer).handle
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        AlterReplicaLogDirsHandler(services.log_dir_moves, authorizer, log_limit).handle,
     )
     dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas, authorizer).handle)
 
