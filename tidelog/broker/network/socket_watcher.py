@@ -9,8 +9,8 @@ for each connection. Therefore a separate epoll instance watches the sockets, an
 instance. The kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
 
 Invariant: a socket is watched only while its transport is open; `connection_lost` is called before the close.
-Bounds: SLICE_NS in a turn of the loop and at most EVENTS_MAX further callbacks, CALLBACKS_MAX in all. The
-kernel reports the ready sockets in rotation, and the remaining ones in the next turn of the loop.
+Bounds: SLICE_NS in a turn of the loop and one further callback, CALLBACKS_MAX in all. The kernel reports the
+ready sockets in rotation, and the remaining ones in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ READABLE: Final = select.EPOLLIN
 PEER_CLOSED: Final = select.EPOLLRDHUP
 WRITABLE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLERR | select.EPOLLHUP
-EVENTS_MAX: Final = 4
 CALLBACKS_MAX: Final = 8
 SLICE_NS: Final = 2_000_000
 
@@ -78,13 +77,13 @@ class SocketWatcher:
 
     def _ready(self) -> None:
         end_ns = self._clock.monotonic_ns() + SLICE_NS
-        for _ in range(CALLBACKS_MAX // EVENTS_MAX):
+        for _ in range(CALLBACKS_MAX):
             if self._epoll.closed:
                 return
-            # A few at a time: a socket that is reported but not called would wait for another rotation.
-            ready = self._epoll.poll(0, EVENTS_MAX)
+            # One at a time: a socket that is reported but not called would wait for another rotation.
+            ready = self._epoll.poll(0, 1)
             self._call(ready)
-            if len(ready) < EVENTS_MAX or self._clock.monotonic_ns() >= end_ns:
+            if not ready or self._clock.monotonic_ns() >= end_ns:
                 return
 
     def _call(self, ready: list[tuple[int, int]]) -> None:

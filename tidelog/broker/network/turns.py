@@ -32,7 +32,7 @@ TURN_NS_MAX: Final = 1_000_000
 TURN_NS_MIN: Final = 50_000
 ROUND_NS: Final = 10_000_000
 SLICE_NS: Final = 1_000_000
-CALLBACKS_NS: Final = 2_000_000
+CALLBACKS_NS: Final = 1_000_000
 LONG_TURNS_MAX: Final = ROUND_NS // TURN_NS_MAX
 """While fewer connections wait, each turn may take TURN_NS_MAX."""
 CLOSE_NS: Final = 40_000

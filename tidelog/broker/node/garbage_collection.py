@@ -21,13 +21,13 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-THRESHOLDS: Final = (1_000, 5, 1)
+THRESHOLDS: Final = (1_000, 3, 1)
 """See `gc.set_threshold`; Python's defaults are 700, 10, 10.
 
-A young collection visits up to 7,000 objects, which takes about 1 ms. A full one visits three times as many,
+A young collection visits up to 5,000 objects, which takes about 1 ms. A full one visits three times as many,
 and up to OLD_OBJECTS_MAX old ones.
 """
-OLD_OBJECTS_MAX: Final = 10_000
+OLD_OBJECTS_MAX: Final = 5_000
 OLDEST_GENERATION: Final = 2
 
 
