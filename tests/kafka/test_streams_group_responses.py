@@ -664,6 +664,20 @@ def test_endpoints_are_reported_alike(brokers: tuple[Broker, Broker]) -> None:
     same("endpoints", summaries)
 
 
+def test_an_endpoint_while_topics_are_missing_is_an_error_of_kafka_only(
+    brokers: tuple[Broker, Broker],
+) -> None:
+    Comparison(brokers, "early endpoint")
+    member = Member("m", "p", beat.RequestEndpoint(host="left", port=1))
+    source = beat.Subtopology(subtopology_id="0", source_topics=("nowhere",))
+    topology = beat.Topology(subtopologies=(source,))
+    ours, kafkas = (broker.heartbeat(**member.joining(topology)) for broker in brokers)
+    assert kafkas.error_code == ErrorCode.UNKNOWN_SERVER_ERROR, "documented in docs/streams-groups.md"
+    assert ours.error_code == ErrorCode.NONE
+    assert ours.status is not None
+    assert ours.status[0].status_detail == "Source topics nowhere are missing."
+
+
 def test_the_records_of_kafka_are_read_and_written_byte_for_byte(brokers: tuple[Broker, Broker]) -> None:
     ours, kafkas = (broker.record_kinds() for broker in brokers)
     assert ours == kafkas

@@ -1,4 +1,4 @@
-"""`tidelog group`: list, describe and delete consumer groups, and reset their offsets."""
+"""`tidelog group`: list, describe and delete consumer and streams groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import Offset, TopicPartition
 
 app = typer.Typer(
-    help="List, describe and delete consumer groups; reset their offsets.",
+    help="List, describe and delete consumer and streams groups; reset their offsets.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -55,12 +55,17 @@ def list_groups(
     ] = [],  # noqa: B006
     group_type: Annotated[
         list[str],
-        typer.Option("-t", "--type", metavar="TYPE", help="Only groups of this type: classic or consumer."),
+        typer.Option(
+            "-t",
+            "--type",
+            metavar="TYPE",
+            help="Only groups of this type: classic, consumer, share or streams.",
+        ),
     ] = [],  # noqa: B006
     names_only: NamesOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """List consumer groups."""
+    """List groups."""
     groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state, types=group_type))
     groups = [groups_by_name[name] for name in sorted(groups_by_name)]
     if as_json:
@@ -153,7 +158,7 @@ def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
                 (
                     member.member_id,
                     member.member_epoch,
-                    "classic" if member.uses_classic_protocol else "consumer",
+                    _protocol(group, member),
                     member.client_id,
                     _partition_count(member.assignment),
                     _partition_count(member.target_assignment),
@@ -181,6 +186,11 @@ def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
         )
 
 
+def _protocol(group: GroupDescription, member: GroupMember) -> str:
+    """Return the protocol that a member uses: that of its group, or the classic one."""
+    return "classic" if member.uses_classic_protocol else group.group_type
+
+
 def _partition_count(assignment: Assignment | None) -> int:
     return 0 if assignment is None else len(assignment.partitions)
 
@@ -202,7 +212,7 @@ def group_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[st
                 "client_id": member.client_id,
                 "client_host": member.client_host,
                 "member_epoch": member.member_epoch,
-                "protocol": "classic" if member.uses_classic_protocol else "consumer",
+                "protocol": _protocol(group, member),
             }
             for member in group.members
         ],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TypeVar
 
+from tidelog.clients.admin import consumer_groups, streams_groups
 from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none, unique_names
-from tidelog.clients.admin.consumer_groups import description_of
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from tidelog.clients.groups.committed_offsets import commit_once, fetch_committed
@@ -20,6 +21,7 @@ from tidelog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from tidelog.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -34,6 +36,13 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from tidelog.protocol.messages.streams_group_describe import DescribedGroup as StreamsGroup
+from tidelog.protocol.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+
+ResponseT = TypeVar("ResponseT")
 
 
 class GroupAdmin:
@@ -63,9 +72,10 @@ class GroupAdmin:
         deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def describe(lookup: CoordinatorLookup) -> GroupDescription:
-            consumer_group = await _describe_consumer_group(lookup, deadline_ms)
-            if consumer_group is not None:
-                return consumer_group
+            for describe_type in (_describe_consumer_group, _describe_streams_group):
+                described = await describe_type(lookup, deadline_ms)
+                if described is not None:
+                    return described
             request = DescribeGroupsRequest(groups=(lookup.key,))
             response = await lookup.request(request, DescribeGroupsResponse, deadline_ms)
             group = response.groups[0]
@@ -192,18 +202,39 @@ class GroupAdmin:
 async def _describe_consumer_group(lookup: CoordinatorLookup, deadline_ms: int) -> GroupDescription | None:
     """Return the description of a consumer group (KIP-848); None if the group is of another type."""
     request = ConsumerGroupDescribeRequest(group_ids=(lookup.key,))
+    response = await _if_served(lookup.request(request, ConsumerGroupDescribeResponse, deadline_ms))
+    if response is None or _is_of_another_type(response.groups[0]):
+        return None
+    assert lookup.node_id is not None
+    return consumer_groups.description_of(response.groups[0], lookup.node_id)
+
+
+async def _describe_streams_group(lookup: CoordinatorLookup, deadline_ms: int) -> GroupDescription | None:
+    """Return the description of a streams group (KIP-1071); None if the group is of another type."""
+    request = StreamsGroupDescribeRequest(group_ids=(lookup.key,))
+    response = await _if_served(lookup.request(request, StreamsGroupDescribeResponse, deadline_ms))
+    if response is None or _is_of_another_type(response.groups[0]):
+        return None
+    assert lookup.node_id is not None
+    return streams_groups.description_of(response.groups[0], lookup.node_id)
+
+
+async def _if_served(response: Awaitable[ResponseT]) -> ResponseT | None:
+    """Return a response; None if the broker does not serve the API."""
     try:
-        response = await lookup.request(request, ConsumerGroupDescribeResponse, deadline_ms)
+        return await response
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return None
         raise
-    group = response.groups[0]
+
+
+def _is_of_another_type(group: ConsumerGroup | StreamsGroup) -> bool:
+    """Return whether a group is not of the type of the request. Raise KafkaError for its other errors."""
     if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-        return None
+        return True
     raise_for(group.error_code, f"group {group.group_id!r}", group.error_message)
-    assert lookup.node_id is not None
-    return description_of(group, lookup.node_id)
+    return False
 
 
 def _description(group: DescribedGroup, coordinator_id: BrokerId) -> GroupDescription:

@@ -278,7 +278,7 @@ class ConsumerGroupEpochs(NamedTuple):
 class GroupDescription:
     """A group with its members; `protocol` is the chosen assignor.
 
-    `group_type` is "classic", "consumer" or "share"; groups of the last two types have `epochs`.
+    `group_type` is "classic", "consumer", "share" or "streams"; groups of the last three types have `epochs`.
     """
 
     group_id: str
