@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import Final
 from uuid import UUID
 
+from tidelog.clients.groups.heartbeat_schedule import HeartbeatSchedule
 from tidelog.clients.transport.failures import failure, known_code
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_group_heartbeat import (
@@ -31,7 +32,6 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 NO_EPOCH: Final = -1
-_FIRST_INTERVAL_MS: Final = 5_000
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 PartitionIds = dict[UUID, tuple[int, ...]]
@@ -72,8 +72,7 @@ class ConsumerMembership:
         self._rack = rack
         self._assignor = assignor
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._interval_ms = _FIRST_INTERVAL_MS
-        self._next_ms = 0
+        self._schedule = HeartbeatSchedule()
         self._sent_topics: frozenset[str] | None = None
         self._sent_partitions: PartitionIds | None = None
         self._sends_everything = True
@@ -99,7 +98,7 @@ class ConsumerMembership:
         """Record that the application has abandoned the partitions of a lost membership; join again."""
         assert self.state in (MemberState.LOST, MemberState.LEFT), self.state
         self.state = MemberState.JOINING
-        self._next_ms = 0
+        self._schedule.send_now()
 
     def on_applied(self) -> None:
         """Record that the application reads the partitions that are assigned now."""
@@ -108,17 +107,17 @@ class ConsumerMembership:
     def on_commit_error(self, code: ErrorCode) -> None:
         """Act on the error of a commit: the next heartbeat learns whether the member is fenced."""
         if code in _FENCED:
-            self._next_ms = 0
+            self._schedule.send_now()
 
     # --- heartbeats -----------------------------------------------------------------------
 
     def request_heartbeat(self) -> None:
         """Send the next heartbeat at once."""
-        self._next_ms = 0
+        self._schedule.send_now()
 
     def next_heartbeat_ms(self, now_ms: int) -> int:
         """Return the time until the next heartbeat has to be sent."""
-        return max(0, self._next_ms - now_ms)
+        return self._schedule.remaining_ms(now_ms)
 
     def request(
         self, topics: frozenset[str], owned: PartitionIds, now_ms: int
@@ -127,7 +126,7 @@ class ConsumerMembership:
 
         After a join or a lost response it has everything, otherwise only what has changed.
         """
-        self._next_ms = now_ms + self._interval_ms
+        self._schedule.on_sent(now_ms)
         is_join = self.state is MemberState.JOINING
         everything = is_join or self._sends_everything
         # Until there is a response, it is unknown what the coordinator has received.
@@ -158,8 +157,7 @@ class ConsumerMembership:
         if code is ErrorCode.NONE:
             self.state = MemberState.MEMBER
             self.generation = response.member_epoch
-            self._interval_ms = response.heartbeat_interval_ms
-            self._next_ms = min(self._next_ms, now_ms + self._interval_ms)
+            self._schedule.on_response(response.heartbeat_interval_ms, now_ms)
             self._sends_everything = False
             if response.assignment is not None:
                 self.assigned = {

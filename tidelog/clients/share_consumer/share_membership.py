@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Final
 from uuid import UUID
 
+from tidelog.clients.groups.heartbeat_schedule import HeartbeatSchedule
 from tidelog.clients.transport.failures import failure, known_code
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.share_group_heartbeat import (
@@ -23,7 +24,6 @@ from tidelog.protocol.messages.share_group_heartbeat import (
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
-_FIRST_INTERVAL_MS: Final = 5_000
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
@@ -46,8 +46,7 @@ class ShareMembership:
         self.assigned: dict[UUID, tuple[int, ...]] = {}
         self._epoch = JOIN_EPOCH
         self._rack = rack
-        self._interval_ms = _FIRST_INTERVAL_MS
-        self._next_ms = 0
+        self._schedule = HeartbeatSchedule()
         self._received_topics: frozenset[str] | None = None
         self._sent_topics: frozenset[str] = frozenset()
 
@@ -63,21 +62,21 @@ class ShareMembership:
 
     def request_heartbeat(self) -> None:
         """Send the next heartbeat at once."""
-        self._next_ms = 0
+        self._schedule.send_now()
 
     def rejoin(self) -> None:
         """Join again after the member has left."""
         if self.state is MemberState.LEFT:
             self.state = MemberState.JOINING
-            self._next_ms = 0
+            self._schedule.send_now()
 
     def next_heartbeat_ms(self, now_ms: int) -> int:
         """Return the time until the next heartbeat has to be sent."""
-        return max(0, self._next_ms - now_ms)
+        return self._schedule.remaining_ms(now_ms)
 
     def request(self, topics: frozenset[str], now_ms: int) -> ShareGroupHeartbeatRequest:
         """Return the next heartbeat; it has the topics if they have changed, or may not have arrived."""
-        self._next_ms = now_ms + self._interval_ms
+        self._schedule.on_sent(now_ms)
         is_join = self.state is MemberState.JOINING
         has_changed = is_join or topics != self._received_topics
         # Until there is a response, it is unknown what the coordinator has received.
@@ -101,8 +100,7 @@ class ShareMembership:
         if code is ErrorCode.NONE:
             self.state = MemberState.MEMBER
             self._epoch = response.member_epoch
-            self._interval_ms = response.heartbeat_interval_ms
-            self._next_ms = min(self._next_ms, now_ms + self._interval_ms)
+            self._schedule.on_response(response.heartbeat_interval_ms, now_ms)
             self._received_topics = self._sent_topics
             if response.assignment is not None:
                 self.assigned = {
@@ -112,7 +110,7 @@ class ShareMembership:
             return
         if code in _FENCED:
             self._lose(MemberState.JOINING)
-            self._next_ms = 0
+            self._schedule.send_now()
             return
         error = failure(code, f"heartbeat of share group {self.group_id!r}", response.error_message)
         if not error.code.retriable:

@@ -17,6 +17,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
+from tests.support.loops.yields import loop_iterations
 from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
 from tests.support.security.tls_listener import AUTHORITY, context_that_trusts, tls_server
 from tests.support.waiting import eventually
@@ -359,7 +360,7 @@ async def test_buffered_bytes_of_a_slow_reader_are_limited_by_the_high_water_mar
             await eventually(lambda: served.server.quota.count == 1)
             (connection,) = served.server.connections()
             await eventually(lambda: connection.unsent_bytes > 0)
-            await asyncio.sleep(0.1)
+            await loop_iterations(100)
             writer = connection._writer
             assert writer is not None and writer.memory_bytes <= 1_000_000
             assert await client.receive() == data
