@@ -50,9 +50,8 @@ def grow() -> list[list[int]]:
     return [[number] for number in range(OLD_OBJECTS_MAX + 1)]
 
 
-@pytest.mark.usefixtures("collection")
-def test_a_full_collection_of_a_growing_node_visits_a_bounded_number_of_objects() -> None:
-    """With 2,000 partitions, a collection of all objects blocked the event loop for 150 ms."""
+def visited_while_growing() -> list[int]:
+    """Return the number of objects that each full collection visits while 500,000 objects are created."""
     visited: list[int] = []
 
     def on_collection(phase: str, information: dict[str, int]) -> None:
@@ -65,8 +64,30 @@ def test_a_full_collection_of_a_growing_node_visits_a_bounded_number_of_objects(
     finally:
         gc.callbacks.remove(on_collection)
     assert partitions
+    return visited
+
+
+@pytest.mark.usefixtures("collection")
+def test_a_full_collection_of_a_growing_node_visits_a_bounded_number_of_objects() -> None:
+    """With 2,000 partitions, a collection of all objects blocked the event loop for 150 ms."""
+    visited = visited_while_growing()
     assert len(visited) > 1, "there were full collections"
     assert max(visited) <= VISITED_MAX
+
+
+def test_the_first_full_collection_visits_a_bounded_number_of_objects_after_a_start_with_many() -> None:
+    start = [[number] for number in range(500_000)]
+    gc.collect()
+    thresholds = gc.get_threshold()
+    collection = GarbageCollection()
+    collection.start()
+    try:
+        assert max(visited_while_growing()) <= VISITED_MAX
+    finally:
+        collection.stop()
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+    assert start
 
 
 @pytest.mark.usefixtures("collection")
