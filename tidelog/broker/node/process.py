@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import uvloop
 
+from tidelog.base.allocator import keep_freed_memory
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.version import package_version
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
@@ -120,6 +121,8 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
     if unused := keys_without_effect(config):
         logger.warning("These configured keys have no effect: %s", ", ".join(unused))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if config.remote_log_storage_system_enable:
+        keep_freed_memory()  # of the chunks of remote segments
     try:
         is_stopped_cleanly = uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import IO, Final
 
+from tidelog.base.allocator import keep_freed_memory
 from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.broker.logs.cleaning.messages import Message, ReceivedTask, failed_message, receive, send
@@ -133,6 +134,7 @@ def main() -> None:
     _end_with_parent(int(sys.argv[1]))
     # A Ctrl-C in a terminal reaches every process there; the node ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()  # of each window of batches, for the next one
     # Nothing else may write to the pipe of the replies.
     replies = os.fdopen(os.dup(_OWN_STDOUT), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), _OWN_STDOUT)

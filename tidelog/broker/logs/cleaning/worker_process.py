@@ -26,8 +26,6 @@ from tidelog.protocol.ids import Offset
 from tidelog.storage.compaction.task import CleaningTask
 
 _PACKAGE_FOLDER: Final = Path(__file__).parents[4]
-_KEPT_BYTES: Final = str(32 * 1024 * 1024)
-"""The maximum of glibc: larger blocks are returned when they are freed."""
 _MODULE: Final = "tidelog.broker.logs.cleaning.worker"
 
 
@@ -80,16 +78,12 @@ class WorkerProcess:
     """A worker in its own process. Errors of the constructor: WorkerDied."""
 
     def __init__(self) -> None:
-        # The worker finds this package where the node did, and computes in one thread. The memory of a window
-        # is used again for the next one: glibc would return it to the operating system each time, and new
-        # pages take longer than the bytes that are read into them.
+        # The worker finds this package where the node did, and computes in one thread.
         path = [str(_PACKAGE_FOLDER), os.environ.get("PYTHONPATH")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
-            "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
-            "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
         }
         try:
             self._child = subprocess.Popen(
