@@ -62,7 +62,17 @@ class Member(Protocol):
 class Group:
     """The members of one group."""
 
-    def __init__(self, address: BrokerAddress, topic: str, partitions: int, *, is_classic: bool) -> None:
+    def __init__(
+        self,
+        address: BrokerAddress,
+        topic: str,
+        partitions: int,
+        *,
+        is_classic: bool,
+        connection: BrokerConnection | None = None,
+    ) -> None:
+        """All members use `connection`; if it is None, each opens its own."""
+        self._shared_connection = connection
         self.id = f"group-{uuid4().hex[:12]}"
         self._address = address
         self._topic = topic
@@ -79,10 +89,7 @@ class Group:
         """Return new members with connections, which have not joined yet."""
         created: list[Member] = []
         for start in range(0, count, CONNECTING_MAX):
-            opened = await asyncio.gather(
-                *(self._connect() for _ in range(min(CONNECTING_MAX, count - start)))
-            )
-            self._connections += opened
+            opened = await self._open_connections(min(CONNECTING_MAX, count - start))
             if self._is_classic:
                 created += [
                     ClassicMember(connection, self.id, self._topic, self._partitions) for connection in opened
@@ -135,6 +142,13 @@ class Group:
         """Close all connections."""
         for connection in self._connections:
             connection.close()
+
+    async def _open_connections(self, count: int) -> Sequence[BrokerConnection]:
+        if self._shared_connection is not None:
+            return [self._shared_connection] * count
+        opened = await asyncio.gather(*(self._connect() for _ in range(count)))
+        self._connections += opened
+        return opened
 
     async def _connect(self) -> BrokerConnection:
         return await open_connection(SystemEnvironment(), SETTINGS, self._address)
@@ -193,7 +207,7 @@ async def _measure(group: Group, members: int, seconds: float, pids: Sequence[in
     rebalances: list[tuple[float, float]] = []
     deadline = time.perf_counter() + seconds
     while not rebalances or time.perf_counter() < deadline:
-        rebalances.append(await _cost(lambda: group.add([last]), pids))
+        rebalances.append(await cost(lambda: group.add([last]), pids))
         if time.perf_counter() < deadline:
             await group.remove(last)
     commits = 0
@@ -202,7 +216,7 @@ async def _measure(group: Group, members: int, seconds: float, pids: Sequence[in
         nonlocal commits
         commits = await group.commit_for(seconds)
 
-    commit_s, commit_cpu_s = await _cost(commit, pids)
+    commit_s, commit_cpu_s = await cost(commit, pids)
     group.close()
     return {
         "formed_ms": formed_s * 1e3,
@@ -213,7 +227,7 @@ async def _measure(group: Group, members: int, seconds: float, pids: Sequence[in
     }
 
 
-async def _cost(action: Callable[[], Awaitable[None]], pids: Sequence[int]) -> tuple[float, float]:
+async def cost(action: Callable[[], Awaitable[None]], pids: Sequence[int]) -> tuple[float, float]:
     """Return the elapsed time and the CPU time of `pids` for an action, in seconds."""
     started, cpu_before = time.perf_counter(), sum(map(tree_cpu_seconds, pids))
     await action()

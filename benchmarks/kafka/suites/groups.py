@@ -27,10 +27,63 @@ METRICS: Final = (
 )
 
 
+MANY_GROUPS: Final = 1_000
+MANY_GROUPS_SETTINGS: Final = {
+    **SETTINGS,
+    # The members of the first groups send no heartbeats while the other groups form.
+    "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.max.session.timeout.ms": "600000",
+}
+MEMBERS_OF_EACH: Final = 10
+MANY_GROUPS_METRICS: Final = (
+    Metric(key="formed_s", name="all groups form", unit="s", better=Better.LOWER),
+    Metric(key="formed_cpu_ms_per_group", name="broker CPU per group", unit="ms", better=Better.LOWER),
+    Metric(key="heartbeats_per_s", name="heartbeats", unit="1/s", better=Better.HIGHER),
+    Metric(key="cpu_us_per_heartbeat", name="broker CPU per heartbeat", unit="us", better=Better.LOWER),
+    Metric(key="rebalance_ms", name="one more member joins a group", unit="ms", better=Better.LOWER),
+    METRICS[2],
+    METRICS[3],
+)
+
+
 def group_cases(effort: Effort) -> list[Case]:
-    """Return one case for each protocol and number of members."""
+    """Return one case for each protocol and number of members, and one for many groups."""
     counts = MEMBERS[:2] if effort.is_short else MEMBERS
-    return [_case(protocol, count, effort) for protocol in PROTOCOLS for count in counts]
+    cases = [_case(protocol, count, effort) for protocol in PROTOCOLS for count in counts]
+    return [*cases, _many_groups(int(MANY_GROUPS * effort.scale), effort.seconds)]
+
+
+def _many_groups(groups: int, seconds: float) -> Case:
+    return Case(
+        group=f"{groups:,} groups, consumer protocol",
+        variant=f"{MEMBERS_OF_EACH} members each",
+        metrics=MANY_GROUPS_METRICS,
+        setup=Setup(settings=tuple(MANY_GROUPS_SETTINGS.items())),
+        prepare=partial(_prepare_many_groups, groups // 10),
+        prepare_s=5.0 + groups / 200,
+        turn=partial(_turn_of_many_groups, groups, seconds),
+        turn_s=5.0 + groups / 25,
+        clean_up=lambda brokers: brokers.delete_topic(TOPIC),
+    )
+
+
+def _prepare_many_groups(groups: int, brokers: Brokers) -> None:
+    brokers.create_topic(TOPIC, MEMBERS_OF_EACH)
+    brokers.wait_until_served(TOPIC, MEMBERS_OF_EACH)
+    _turn_of_many_groups(groups, 0.5, brokers)
+
+
+def _turn_of_many_groups(groups: int, seconds: float, brokers: Brokers) -> Findings:
+    return run_load(
+        "many_groups",
+        host="127.0.0.1",
+        port=brokers.ports[0],
+        topic=TOPIC,
+        groups=groups,
+        members=MEMBERS_OF_EACH,
+        seconds=seconds,
+        pids=brokers.pids,
+    )
 
 
 def _case(protocol: str, members: int, effort: Effort) -> Case:
@@ -70,7 +123,8 @@ def _turn(protocol: str, members: int, seconds: float, brokers: Brokers) -> Find
 GROUPS: Final = Suite(
     name="groups",
     what="a group of 10, 100 and 1,000 members with a partition each, by the classic and by the consumer "
-    "protocol: the time and the broker's CPU until all members have their partitions after one more joins "
-    "(all send a heartbeat at once), and the rate of commits with one in flight for each member",
+    "protocol, and 1,000 groups of 10 members by the consumer protocol: the time and the broker's CPU until "
+    "all members have their partitions after one more joins (all send a heartbeat at once), and the rate of "
+    "commits with one in flight for each member",
     cases=group_cases,
 )

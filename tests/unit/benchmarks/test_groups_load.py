@@ -7,8 +7,15 @@ import os
 import pytest
 
 from benchmarks.kafka.case import STANDARD
-from benchmarks.kafka.suites.groups import METRICS, SETTINGS, group_cases
+from benchmarks.kafka.suites.groups import (
+    MANY_GROUPS_METRICS,
+    MANY_GROUPS_SETTINGS,
+    METRICS,
+    SETTINGS,
+    group_cases,
+)
 from benchmarks.loads.groups import groups
+from benchmarks.loads.many_groups import many_groups
 from tidelog.testing.embedded import EmbeddedCluster
 
 MEMBERS = 5
@@ -24,9 +31,18 @@ def test_a_group_is_formed_rebalanced_and_commits(is_classic: bool) -> None:
     assert figures["rebalance_ms"] > 0 and figures["commits_per_s"] > 0
 
 
+def test_many_groups_form_send_heartbeats_and_commit() -> None:
+    with EmbeddedCluster(config=MANY_GROUPS_SETTINGS) as cluster:
+        cluster.create_topics({"grouped": 2})
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        figures = many_groups(host, int(port), "grouped", 5, 2, 0.05, [os.getpid()])
+    assert {metric.key for metric in MANY_GROUPS_METRICS} == figures.keys()
+    assert figures["heartbeats_per_s"] > 0 and figures["commits_per_s"] > 0
+
+
 def test_there_is_a_case_for_each_protocol_and_number_of_members() -> None:
     assert [case.name for case in group_cases(STANDARD)] == [
         f"{protocol} protocol, {members} members"
         for protocol in ("classic", "consumer")
         for members in ("10", "100", "1,000")
-    ]
+    ] + ["1,000 groups, consumer protocol, 10 members each"]
