@@ -21,10 +21,10 @@ from tests.harness.failover.firewall import Firewall
 from tests.harness.failover.observer import ClusterObserver
 from tests.harness.failover.replicas import find_differences
 from tests.harness.failover.secured import allow_load, create_cluster
+from tests.harness.soak import share_members
 from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
-from tests.harness.soak.share_members import configure_group
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
@@ -40,6 +40,7 @@ SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
+    **share_members.BROKER_SETTINGS,
     "leader.imbalance.check.interval.seconds": "10",
 }
 
@@ -148,7 +149,7 @@ class FailoverRun:
     async def _create_topic(self) -> None:
         async with Admin(**self.cluster.node_client_settings().tidelog) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
-            await configure_group(admin)
+            await share_members.configure_group(admin)
         await self._observer.wait_until_in_sync(self._options.in_sync_within_s)
 
     async def _inject_faults(self, faults: Faults) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.harness.soak.share_members import BROKER_SETTINGS
 from tests.support.paths import ROOT
 
 START_TIMEOUT_S = 60.0
@@ -20,6 +21,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    **BROKER_SETTINGS,
     "group.initial.rebalance.delay.ms": "0",
 }
 _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")

@@ -25,12 +25,15 @@ GROUP: Final = "soak-share-group"
 GROUP_CONFIG: Final = {
     "share.auto.offset.reset": "earliest",
     "share.delivery.count.limit": "10",
-    "share.record.lock.duration.ms": "15000",
+    "share.record.lock.duration.ms": "5000",
 }
 """No record may reach the limit of deliveries: it would count as processed then."""
 STAY_S: Final = 8.0
 RELEASED_OF: Final = 20
+BROKER_SETTINGS: Final = {"group.share.min.record.lock.duration.ms": "5000"}
 DRAIN_S_MAX: Final = 90.0
+IDLE_S_MAX: Final = 10.0
+"""All locks expire within this time. A record that is not delivered then was accepted without a response."""
 AFTERWARDS_S: Final = 2.0
 
 
@@ -53,6 +56,12 @@ class ShareMember:
         self._process = f"{GROUP}/{name}"
         self.accepted: dict[int, set[int]] = {}
         """The offsets whose acceptance the brokers have confirmed, by partition."""
+        self._delivered_at_s = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """The time since the last delivery."""
+        return time.monotonic() - self._delivered_at_s
 
     async def run_until(self, must_stop: Callable[[], bool], stay_s: float = float("inf")) -> None:
         """Deliver and acknowledge until `must_stop` returns true or `stay_s` have passed."""
@@ -81,6 +90,7 @@ class ShareMember:
             accepted[partition] = self._decide(consumer, each)
         if not accepted:
             return
+        self._delivered_at_s = time.monotonic()
         for partition, offsets in accepted.items():
             self._history.add(self._process, "accept", "invoke", (partition, offsets))
         results = await consumer.commit()
@@ -124,8 +134,9 @@ class ShareGroup:
             number += 1
 
     async def drain(self, ends: dict[int, int]) -> None:
-        """Accept the records up to `ends` that are left; give up after `DRAIN_S_MAX`."""
-        await self._create("last").run_until(lambda: self._has_accepted_all(ends), DRAIN_S_MAX)
+        """Accept the records up to `ends` that are left, until no more are delivered."""
+        last = self._create("last")
+        await last.run_until(lambda: last.idle_s > IDLE_S_MAX or self._has_accepted_all(ends), DRAIN_S_MAX)
         # A member that joins now gets no records, except those whose acceptance was forgotten.
         await self._create("afterwards").run_until(lambda: False, AFTERWARDS_S)
 
