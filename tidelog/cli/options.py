@@ -46,7 +46,7 @@ ClientOptions = Annotated[
         help="A client option, such as security.protocol=SSL; overrides the file.",
     ),
 ]
-NamesOnly = Annotated[bool, typer.Option("--names", help="Print only the names, one a line.")]
+NamesOnly = Annotated[bool, typer.Option("--names", help="Print only the names, one per line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -90,7 +90,7 @@ def _draw_lists(headings: list[str], rows: list[list[str]], console: Console) ->
 
 
 def print_lines(texts: Iterable[str]) -> None:
-    """Print texts, one a line."""
+    """Print texts, one per line."""
     for text in texts:
         print(text)
 

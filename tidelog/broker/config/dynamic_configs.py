@@ -125,11 +125,11 @@ def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
     definition = BROKER_DEFINITIONS.get(base)
     value = HIDDEN_VALUE if definition is None else definition.shown_text(text)
     if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
-        return str(ConfigError(key, value, "allowed is this key only in server.properties"))
+        return str(ConfigError(key, value, "the key is allowed only in server.properties"))
     if key in LISTENER_SECURITY_KEYS:
-        return str(ConfigError(key, value, f"allowed is only listener.name.<listener>.{key}"))
+        return str(ConfigError(key, value, f"only listener.name.<listener>.{key} is allowed"))
     if not of_one_broker and is_of_one_broker(key):
-        return str(ConfigError(key, value, "allowed is this key only for a single broker, not for all"))
+        return str(ConfigError(key, value, "the key is allowed only for a single broker, not for all"))
     try:
         if definition is not None and base in DYNAMIC_KEYS:
             definition.parse(text)

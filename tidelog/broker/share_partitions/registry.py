@@ -171,7 +171,7 @@ class SharePartitions:
     async def close(self) -> None:
         """Drop all share partitions. The changes that are not stored yet are lost."""
         for hosted in list(self._by_key.values()):
-            self._drop(hosted, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops"))
+            self._drop(hosted, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is stopping"))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -60,7 +60,7 @@ def verify_token(value: str, rules: TokenRules, keys: KeySet, now_ms: int) -> Be
     _check_audience(claims, rules.expected_audiences)
     for name in _TEXTS:
         if not isinstance(claims.get(name), str | None):
-            raise TokenError(f"the claim {name} is no text")
+            raise TokenError(f"the claim {name} is not text")
     if rules.expected_issuer is not None and claims.get("iss") != rules.expected_issuer:
         raise TokenError(f"the issuer {_short_text(claims.get('iss'))} is not the expected one")
     return read_token(value, claims, rules.scope_claim, rules.principal_claim)
@@ -85,7 +85,7 @@ def _check_audience(claims: Mapping[str, Any], expected: frozenset[str]) -> None
     found = claims["aud"]
     audiences = found if isinstance(found, list) else [found]
     if not all(isinstance(audience, str) for audience in audiences):
-        raise TokenError("the audience of the token is no text")
+        raise TokenError("the audience of the token is not text")
     if expected.isdisjoint(audiences):
         allowed = ", ".join(sorted(expected)) or "none, because sasl.oauthbearer.expected.audience is empty"
         raise TokenError(f"the audience {_short_text(found)} is not expected; expected are: {allowed}")
@@ -99,7 +99,7 @@ def _verified_claims(value: str, keys: KeySet) -> Mapping[str, Any]:
         _REGISTRY.check_header(header)
     except (JoseError, ValueError, TypeError, RecursionError):
         # Not chained: the errors may contain parts of the token.
-        raise TokenError("the token is no signed token in compact form, or is too large") from None
+        raise TokenError("the token is not a signed token in compact form, or is too large") from None
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise TokenError(f"the algorithm {_short_text(algorithm)} is not accepted")
@@ -123,9 +123,9 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     try:
         claims = json.loads(payload)
     except (ValueError, RecursionError):
-        raise TokenError("the payload of the token is no JSON") from None
+        raise TokenError("the payload of the token is not JSON") from None
     if not isinstance(claims, dict):
-        raise TokenError("the payload of the token is no JSON object")
+        raise TokenError("the payload of the token is not a JSON object")
     return claims
 
 

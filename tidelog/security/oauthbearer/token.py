@@ -98,7 +98,7 @@ def text_claim(claims: Mapping[str, Any], name: str) -> str:
         found.encode()
     except UnicodeEncodeError:
         # JSON can have half a surrogate pair. Such a name cannot be sent to a controller.
-        raise TokenError(f"the claim {name} is no valid Unicode text") from None
+        raise TokenError(f"the claim {name} is not valid Unicode text") from None
     return found.strip()
 
 
@@ -109,7 +109,7 @@ def time_ms(claims: Mapping[str, Any], name: str) -> int | None:
         return None
     # JSON's NaN and Infinity fail the comparison.
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _TIME_S_MAX:
-        raise TokenError(f"the claim {name} is no time in seconds")
+        raise TokenError(f"the claim {name} is not a time in seconds")
     return round(found * 1000)
 
 
@@ -126,7 +126,7 @@ def read_scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
     found = claims.get(name)
     listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in listed):
-        raise TokenError(f"the claim {name} contains an empty scope, or one that is no text")
+        raise TokenError(f"the claim {name} contains an empty scope, or one that is not text")
     scopes = frozenset(scope.strip() for scope in listed)
     if len(scopes) < len(listed):
         raise TokenError(f"the claim {name} contains a scope twice")
@@ -138,7 +138,7 @@ def _decode_object(part: str, name: str) -> Mapping[str, Any]:
         found = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (*_JSON_DEPTH_ERRORS, binascii.Error):
         # Not chained: the error would contain the token.
-        raise TokenError(f"the {name} of the token is no JSON in base64url") from None
+        raise TokenError(f"the {name} of the token is not JSON in base64url") from None
     if not isinstance(found, dict):
-        raise TokenError(f"the {name} of the token is no JSON object")
+        raise TokenError(f"the {name} of the token is not a JSON object")
     return found

@@ -126,7 +126,7 @@ def _claims(options: Mapping[str, str]) -> dict[str, Any]:
             claims[option.removeprefix(_LIST_PREFIX)] = value[1:].split(value[0]) if value else []
         elif option.startswith(_NUMBER_PREFIX):
             if _NUMBER.fullmatch(value) is None:
-                raise JaasError(f"the value of {option} is no number")
+                raise JaasError(f"the value of {option} is not a number")
             claims[option.removeprefix(_NUMBER_PREFIX)] = float(value)
     reserved = _CALCULATED & claims.keys()
     if reserved:
@@ -145,5 +145,5 @@ def _option(options: Mapping[str, str], name: str, default: str) -> str:
 def _number_option(options: Mapping[str, str], name: str, default: int) -> int:
     text = _option(options, name, str(default))
     if not text.isascii() or not text.isdecimal() or len(text) > 10:
-        raise JaasError(f"the value of {name} is no number of at most 10 digits")
+        raise JaasError(f"the value of {name} is not a number of at most 10 digits")
     return int(text)

@@ -45,7 +45,7 @@ def require_java(environment: Mapping[str, str]) -> None:
     text = (completed.stderr + completed.stdout).decode(errors="replace")
     major = java_major(text)
     if completed.returncode != 0 or major is None:
-        raise JobFailure(f"Spark needs Java, and {java} -version says {text.strip()!r}: {_WHERE_JAVA}")
+        raise JobFailure(f"Spark needs Java, and {java} -version prints {text.strip()!r}: {_WHERE_JAVA}")
     if major < JAVA_MIN:
         raise JobFailure(f"Spark needs Java {JAVA_MIN} or later, and {java} is Java {major}: {_WHERE_JAVA}")
 

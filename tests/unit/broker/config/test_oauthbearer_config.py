@@ -138,7 +138,7 @@ def test_cve_2025_27817_the_url_must_be_allowed_outside_of_the_configuration(
         (
             {HANDLER: UNSECURED_VALIDATOR, JAAS: f'{OAUTHBEARER_LOGIN_MODULE} required '
              'unsecuredValidatorAllowableClockSkewMs="canary";'},
-            "is no number",
+            "is not a number",
         ),
     ],
 )  # fmt: skip

@@ -56,13 +56,13 @@ def test_other_names_of_claims() -> None:
         (unsecured_token({**CLAIMS, "iat": NOW_S + 1}), "issued after the present time"),
         (unsecured_token({**CLAIMS, "iat": NOW_S, "exp": None}), "the claim exp is missing"),
         (unsecured_token({**CLAIMS, "sub": None}), "the claim sub is missing"),
-        (unsecured_token({**CLAIMS, "sub": "half a pair: \ud800"}), "no valid Unicode"),
+        (unsecured_token({**CLAIMS, "sub": "half a pair: \ud800"}), "not valid Unicode"),
         (unsecured_token(CLAIMS) + "signature", "algorithm none and no signature"),
         (SigningKey().sign(CLAIMS), "algorithm none and no signature"),
         ("canary", "a token of 1 parts"),
-        ("canary.canary.", "no JSON in base64url"),
-        (f"{encode_part([])}.{encode_part(CLAIMS)}.", "no JSON object"),
-        (f"{encode_part(b'[' * 50_000)}.{encode_part(CLAIMS)}.", "no JSON in base64url"),
+        ("canary.canary.", "not JSON in base64url"),
+        (f"{encode_part([])}.{encode_part(CLAIMS)}.", "not a JSON object"),
+        (f"{encode_part(b'[' * 50_000)}.{encode_part(CLAIMS)}.", "not JSON in base64url"),
     ],
 )
 def test_other_tokens_are_rejected(token: str, reason: str) -> None:
@@ -95,9 +95,9 @@ def test_a_token_without_the_required_scope_gets_the_scope_in_the_failure() -> N
             {"unsecuredLoginStringClaim_sub": "canary", "unsecuredLoginStringClaim_exp": "canary"},
             "calculated",
         ),
-        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "canary"}, "is no number"),
-        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "nan"}, "is no number"),
-        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "-1"}, "is no number"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "canary"}, "is not a number"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "nan"}, "is not a number"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "-1"}, "is not a number"),
     ],
 )
 def test_options_of_a_client_that_cannot_be_used(options: dict[str, str], reason: str) -> None:

@@ -61,7 +61,7 @@ def _template(path: str | None) -> Mapping[str, Any]:
         found = None
     parts = [found.get(name, {}) for name in ("header", "payload")] if isinstance(found, dict) else [None]
     if not all(isinstance(part, dict) for part in parts):
-        raise TokenRetrievalError(f"{path} is no JSON object with header and payload")
+        raise TokenRetrievalError(f"{path} is not a JSON object with header and payload")
     assert isinstance(found, dict)
     return found
 

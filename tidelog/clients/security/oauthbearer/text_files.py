@@ -18,7 +18,7 @@ def read_text(path: str) -> str:
     try:
         return read_regular_file(path, BYTES_MAX).decode().strip()
     except UnsuitableFileError:
-        raise TokenRetrievalError(f"{path} is no regular file of at most {BYTES_MAX} bytes") from None
+        raise TokenRetrievalError(f"{path} is not a regular file of at most {BYTES_MAX} bytes") from None
     except UnicodeDecodeError:
         raise TokenRetrievalError(f"{path} cannot be read: no text") from None
     except OSError as error:
