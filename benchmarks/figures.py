@@ -48,7 +48,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """Medians of Tidelog and of a reference, measured alternately, so that disturbances affect both.
 
     `ratio` is the median of the ratios of the rounds, so that a disturbance of a whole round has no effect.
@@ -59,7 +59,7 @@ class Compared:
     ratio: float
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[float, float]]) -> Compared:
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> Comparison:
         """Return the medians of pairs (ours, reference), one for each round."""
         rounds = list(pairs)
         return cls(

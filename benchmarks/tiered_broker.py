@@ -103,7 +103,7 @@ class TieredBroker:
     def offsets(self, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
         """Return the offset that `spec` selects in each partition."""
 
-        async def ask() -> list[int]:
+        async def send_and_receive() -> list[int]:
             names = [TopicPartition(topic, number) for number in range(partitions)]
             async with Admin(self.process.address) as admin:
                 found = await admin.list_offsets(dict.fromkeys(names, int(spec)))
@@ -115,7 +115,7 @@ class TieredBroker:
                 offsets.append(answer.offset)
             return offsets
 
-        return asyncio.run(ask())
+        return asyncio.run(send_and_receive())
 
     def active_start(self, topic: str, partition: int) -> int:
         """Return the base offset of a partition's active segment."""

@@ -32,7 +32,7 @@ RUNS = 3
 TARGET = 1.0
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing when a timer expires."""
 
 
@@ -64,7 +64,7 @@ class Wheel:
 
     def add(self, deadline_ms: int) -> TimerEntry:
         """See Candidate."""
-        return self._wheel.add(deadline_ms, nothing)
+        return self._wheel.add(deadline_ms, do_nothing)
 
     def cancel(self, timer: TimerEntry) -> None:
         """See Candidate."""
@@ -87,7 +87,7 @@ class Heap:
     def add(self, deadline_ms: int) -> list[Any]:
         """See Candidate."""
         self._sequence += 1
-        timer = [deadline_ms, self._sequence, nothing]
+        timer = [deadline_ms, self._sequence, do_nothing]
         heapq.heappush(self._heap, timer)
         return timer
 
@@ -114,7 +114,7 @@ class Loop:
 
     def add(self, deadline_ms: int) -> asyncio.TimerHandle:
         """See Candidate."""
-        return self._loop.call_at(self._start + deadline_ms / 1000, nothing)
+        return self._loop.call_at(self._start + deadline_ms / 1000, do_nothing)
 
     def cancel(self, timer: asyncio.TimerHandle) -> None:
         """See Candidate."""

@@ -25,24 +25,24 @@ class TopicWatch:
         self._cluster = cluster
         self._topic = topic
 
-    async def until_led_without(self, node_id: int, timeout_s: float) -> float:
+    async def wait_until_led_without(self, node_id: int, timeout_s: float) -> float:
         """Return the seconds until nodes other than `node_id` lead every partition. Raise TimeoutError."""
-        return await self._until(
+        return await self._wait_until(
             lambda partitions: all(each.leader not in (node_id, -1) for each in partitions),
             timeout_s,
             without=node_id,
         )
 
-    async def until_whole(self, timeout_s: float) -> float:
+    async def wait_until_in_sync(self, timeout_s: float) -> float:
         """Return the seconds until all replicas of every partition are in sync. Raise TimeoutError."""
-        return await self._until(
+        return await self._wait_until(
             lambda partitions: all(
                 each.leader >= 0 and set(each.in_sync_replicas) == set(each.replicas) for each in partitions
             ),
             timeout_s,
         )
 
-    async def _until(
+    async def _wait_until(
         self, condition: Callable[[Partitions], bool], timeout_s: float, without: int | None = None
     ) -> float:
         started = time.monotonic()

@@ -113,13 +113,13 @@ def modules() -> dict[str, ast.Module]:
 
 
 def test_no_files_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -> None:
-    imports = {name: imported(tree, modules) - {name} for name, tree in modules.items()}
+    imports = {name: imported_modules_of(tree, modules) - {name} for name, tree in modules.items()}
     cycles = [set(cycle) for cycle in strongly_connected(imports) if len(cycle) > 1]
     assert cycles == []
 
 
 def test_no_folders_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -> None:
-    imports = {name: imported(tree, modules) - {name} for name, tree in modules.items()}
+    imports = {name: imported_modules_of(tree, modules) - {name} for name, tree in modules.items()}
     packages = {name.rpartition(".")[0] for name in modules} - {""}
     cycles = [
         cycle
@@ -356,7 +356,7 @@ def attributes_set_on_self(owner: ast.ClassDef) -> set[str]:
     }
 
 
-def imported(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
+def imported_modules_of(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
     """Return the product's modules that a module imports, also those for type checking only."""
     names: set[str] = set()
     for node in ast.walk(tree):

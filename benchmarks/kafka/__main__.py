@@ -30,7 +30,7 @@ from rich.progress import (
 from benchmarks.kafka import document
 from benchmarks.kafka.case import QUICK, STANDARD, Effort, Suite
 from benchmarks.kafka.results import Report, Row, latest
-from benchmarks.kafka.runner import Runner, expected_seconds, planned
+from benchmarks.kafka.runner import Runner, expected_seconds, plan_steps
 from benchmarks.kafka.suites import SUITES
 from benchmarks.kafka.table import ratio_text, show, values_text
 
@@ -112,7 +112,7 @@ def _run(console: Console, jars: Path, effort: Effort, report: Report, suites: S
     _print_omitted(console, suites, effort)
     # A run that is ended must not leave brokers behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    minutes = expected_seconds(planned(suites, effort, report), effort) / 60
+    minutes = expected_seconds(plan_steps(suites, effort, report), effort) / 60
     console.print(f"about {minutes:.0f} minutes on a quiet machine; the figures are written to {report.path}")
     with Progress(*columns, console=console, speed_estimate_period=SPEED_ESTIMATE_S) as progress:
         Runner(jars, effort, report, progress).run(suites, lambda rows: _print_rows(progress.console, rows))
@@ -136,9 +136,9 @@ def _list(console: Console, suites: Sequence[Suite], effort: Effort) -> None:
     _print_omitted(console, suites, effort)
     empty = Report(Path(), {})
     for suite in suites:
-        minutes = expected_seconds(planned([suite], effort, empty), effort) / 60
+        minutes = expected_seconds(plan_steps([suite], effort, empty), effort) / 60
         console.print(f"[bold]{suite.name}[/bold] ({minutes:.1f} minutes): {suite.what}")
-    minutes = expected_seconds(planned(suites, effort, empty), effort) / 60
+    minutes = expected_seconds(plan_steps(suites, effort, empty), effort) / 60
     console.print(f"all suites, with shared brokers: {minutes:.0f} minutes")
 
 

@@ -47,7 +47,7 @@ def markdown(report: Report) -> str:
         "| figure | Apache Kafka | Tidelog | ratio | target |",
         "|---|---|---|---|---|",
     ]
-    for suite, rows in groupby(_sorted(report.rows), key=lambda row: row.suite):
+    for suite, rows in groupby(_sort(report.rows), key=lambda row: row.suite):
         lines.append(f"| **{suite}** | | | | |")
         lines += [_line(list(variants)) for _, variants in groupby(rows, key=lambda row: row.line)]
     if any(is_noisy(row) for row in report.rows):
@@ -55,7 +55,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sorted(rows: Iterable[Row]) -> list[Row]:
+def _sort(rows: Iterable[Row]) -> list[Row]:
     """Keep the order of first occurrence of suites, and of lines within them."""
     found: dict[str, dict[str, list[Row]]] = {}
     for row in rows:

@@ -27,7 +27,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProducerSummary:
     """The last summary of ProducerPerformance; after warm-up records, that of the steady state."""
 
     records_per_s: float
@@ -38,7 +38,7 @@ class Produced:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
+class ConsumerSummary:
     """The summary of ConsumerPerformance; the time of joining the group is not part of it."""
 
     records: int
@@ -46,18 +46,18 @@ class Consumed:
     bytes_per_s: float
 
 
-def parse_produced(output: str) -> Produced:
+def parse_produced(output: str) -> ProducerSummary:
     """Parse the output of ProducerPerformance. Raise BenchmarkError if it has no summary."""
     found = list(_PRODUCED.finditer(output))
     if not found:
         raise BenchmarkError(f"ProducerPerformance printed no summary: {output[-2000:]}")
     last = found[-1]
-    return Produced(
+    return ProducerSummary(
         *(float(last[name]) for name in ("rate", "average", "p50", "p99", "p999")),
     )
 
 
-def parse_consumed(output: str) -> Consumed:
+def parse_consumed(output: str) -> ConsumerSummary:
     """Parse the output of ConsumerPerformance. Raise BenchmarkError if it has no summary."""
     rows = [[field.strip() for field in line.split(",")] for line in output.splitlines()]
     header = next((row for row in rows if row[0] == "start.time"), None)
@@ -65,7 +65,7 @@ def parse_consumed(output: str) -> Consumed:
     if header is None or last is None or last is header:
         raise BenchmarkError(f"ConsumerPerformance printed no summary: {output[-2000:]}")
     values = dict(zip(header, last, strict=True))
-    return Consumed(
+    return ConsumerSummary(
         int(values["data.consumed.in.nMsg"]),
         float(values["fetch.nMsg.sec"]),
         float(values["fetch.MB.sec"]) * _MEBIBYTE,
@@ -92,7 +92,7 @@ def produce(
     records_per_s: int = -1,
     warm_up_records: int = 0,
     properties: Mapping[str, str] | None = None,
-) -> Produced:
+) -> ProducerSummary:
     """Run ProducerPerformance; without a rate, at maximum speed."""
     named = {"acks": "all", **(properties or {})}
     arguments = ["--bootstrap-server", brokers.addresses, "--topic", topic, "--num-records", str(records)]
@@ -103,7 +103,7 @@ def produce(
     return parse_produced(_run(brokers, PRODUCER, *arguments))
 
 
-def consume(brokers: Brokers, topic: str, records: int) -> Consumed:
+def consume(brokers: Brokers, topic: str, records: int) -> ConsumerSummary:
     """Run ConsumerPerformance from the start of a topic. Raise BenchmarkError if records are missing."""
     arguments = ["--bootstrap-server", brokers.addresses, "--topic", topic, "--num-records", str(records)]
     consumed = parse_consumed(_run(brokers, CONSUMER, *arguments))

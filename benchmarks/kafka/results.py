@@ -122,8 +122,8 @@ class Report:
             variant="",
             unit="x",
             better=first.better,
-            kafka=_divided(last.kafka, first.kafka),
-            tidelog=_divided(last.tidelog, first.tidelog),
+            kafka=_ratios(last.kafka, first.kafka),
+            tidelog=_ratios(last.tidelog, first.tidelog),
             target=growth.target,
             target_of=TargetOf.TIDELOG,
             noise=max(first.noise, last.noise),
@@ -175,7 +175,7 @@ def _case_row(
     )
 
 
-def _divided(ones: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
+def _ratios(ones: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
     """Return the ratios of the rounds."""
     return tuple(one / other for one, other in zip(ones, others, strict=True))
 

@@ -56,7 +56,7 @@ class Runner:
     def run(self, suites: Iterable[Suite], on_rows: Callable[[list[Row]], None]) -> None:
         """Measure every case that the report does not have yet; report and omit a case that fails."""
         chosen = list(suites)
-        steps = planned(chosen, self._effort, self._report)
+        steps = plan_steps(chosen, self._effort, self._report)
         self._progress.update(self._task, total=expected_seconds(steps, self._effort))
         growths = {suite.name: suite.growths for suite in chosen}
         started, before = time.monotonic(), self._report.seconds
@@ -157,7 +157,7 @@ def rounds_of(case: Case, effort: Effort) -> int:
     return effort.rounds if case.rounds_max is None else min(effort.rounds, case.rounds_max)
 
 
-def planned(suites: Iterable[Suite], effort: Effort, report: Report) -> list[Step]:
+def plan_steps(suites: Iterable[Suite], effort: Effort, report: Report) -> list[Step]:
     """Return the cases that the report does not have yet, in order."""
     return [
         Step(suite.name, case)

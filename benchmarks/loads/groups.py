@@ -121,7 +121,7 @@ class Group:
     async def remove(self, member: Member) -> None:
         """Let a member leave; return when the others have its partitions."""
         self.members.remove(member)
-        self._forget(member)
+        self._subtract(member)
         await member.leave()
         await self._settle(())
 
@@ -159,10 +159,10 @@ class Group:
         async def take_part(member: Member) -> None:
             if member in new:
                 await member.join()
-            self._note(member)
+            self._update_sums(member)
             while not self._is_settled():
                 has_news = await member.advance()
-                self._note(member)
+                self._update_sums(member)
                 if not has_news:
                     await asyncio.sleep(pause_s)
 
@@ -174,14 +174,14 @@ class Group:
         members = len(self.members)
         return self._owned == self._partitions and self._epochs[self.members[0].epoch] == members
 
-    def _note(self, member: Member) -> None:
+    def _update_sums(self, member: Member) -> None:
         """Update the sums over all members."""
-        self._forget(member)
+        self._subtract(member)
         self._states[member] = state = (member.epoch, len(member.partitions))
         self._epochs[state[0]] += 1
         self._owned += state[1]
 
-    def _forget(self, member: Member) -> None:
+    def _subtract(self, member: Member) -> None:
         if (state := self._states.pop(member, None)) is not None:
             self._epochs[state[0]] -= 1
             self._owned -= state[1]

@@ -74,7 +74,7 @@ class _Load:
         self._waiting_max = WAITING_BYTES_MAX // message_bytes
         self._statistics: list[dict[str, Any]] = []
         self.queued = 0
-        self._stored_before = self._stored()
+        self._stored_before = self._message_count()
 
     def _create_partitions(self) -> list[int]:
         """Return the topic's partitions; the request creates the topic, which takes some time."""
@@ -102,11 +102,11 @@ class _Load:
 
     def check_arrived(self) -> None:
         """Raise RuntimeError unless the server has every message that was queued."""
-        arrived = self._stored() - self._stored_before
+        arrived = self._message_count() - self._stored_before
         if arrived != self.queued:
             raise RuntimeError(f"{arrived} of {self.queued} messages have arrived")
 
-    def _stored(self) -> int:
+    def _message_count(self) -> int:
         """Return the number of messages in the topic's partitions."""
         consumer = Consumer({**self._connection, "group.id": "unused", "log_level": 0})
         ends = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.frames import PRODUCE_VERSION, batch, fetch_frame, produce_frame, records_in
 from benchmarks.loads.options import main, percentile
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import read_response_header
 from tidelog.protocol.messages.produce import ProduceResponse
@@ -24,7 +24,7 @@ def local_turns(
     produce = produce_frame(topic, 1, records)
     taken: dict[str, list[float]] = {"produce": [], "consume": []}
     with connect(host, port) as connection:
-        offset = _base_offset(ask(connection, produce)) + records_in(records)
+        offset = _base_offset(send_and_receive(connection, produce)) + records_in(records)
         due = time.perf_counter()
         deadline = due + seconds
         while due < deadline:
@@ -35,7 +35,7 @@ def local_turns(
                 ("consume", fetch_frame(topic, 0, offset, FETCH_BYTES)),
             ):
                 started = time.perf_counter()
-                answer = ask(connection, frame)
+                answer = send_and_receive(connection, frame)
                 taken[kind].append((time.perf_counter() - started) * 1e6)
             if len(answer) < len(records):
                 raise RuntimeError(f"nothing came from offset {offset}")

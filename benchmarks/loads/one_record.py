@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.frames import SIZE_BYTES, batch, check_produced, one_partition_frame
 from benchmarks.loads.options import main
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 from benchmarks.processes import tree_cpu_seconds
 
 RECEIVE_BYTES: Final = 64 * 1024
@@ -58,7 +58,7 @@ def _accepted(connection: socket.socket, frame: bytes) -> bytes:
     """Send a request until it is accepted: a new partition may have no leader yet. Raise ValueError."""
     deadline = time.monotonic() + LEADER_WITHIN_S
     while True:
-        answer = ask(connection, frame)
+        answer = send_and_receive(connection, frame)
         try:
             check_produced(answer)
             return answer

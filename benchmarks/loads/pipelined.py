@@ -37,7 +37,7 @@ class PipelinedConnection:
         """Send the first requests."""
         self.socket.sendall(self._frames)
 
-    def answers(self, buffer: bytearray) -> int:
+    def receive_and_send(self, buffer: bytearray) -> int:
         """Receive responses, send a request for each of them, and return their number."""
         received = self.socket.recv_into(buffer)
         if received == 0:
@@ -55,7 +55,7 @@ def connect(host: str, port: int) -> socket.socket:
     return connection
 
 
-def ask(connection: socket.socket, frame: bytes) -> bytes:
+def send_and_receive(connection: socket.socket, frame: bytes) -> bytes:
     """Send one request and return its response, without the size."""
     connection.sendall(frame)
     size = _size_of(_receive(connection, SIZE_BYTES))[0]
@@ -90,8 +90,8 @@ def pipelined_produce(
     frame = produce_frame(topic, partitions, records)
     with connect(host, port) as first:
         if creates_topic:
-            ask(first, create_topic_frame(topic, partitions))
-        answer = ask(first, frame)
+            send_and_receive(first, create_topic_frame(topic, partitions))
+        answer = send_and_receive(first, frame)
     check_produced(answer)
     answer_bytes = SIZE_BYTES + len(answer)
     open_connections = [
@@ -118,7 +118,7 @@ def _count_until(selector: selectors.BaseSelector, deadline: float) -> int:
     requests = 0
     while time.perf_counter() < deadline:
         for key, _ in selector.select(1.0):
-            requests += key.data.answers(buffer)
+            requests += key.data.receive_and_send(buffer)
     return requests
 
 

@@ -20,7 +20,7 @@ from benchmarks.frames import (
     produce_frame,
 )
 from benchmarks.loads.options import main, percentile
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 
 WARM_UP_REQUESTS: Final = 200
 RECEIVE_BYTES: Final = 1024 * 1024
@@ -33,7 +33,7 @@ def raw(kind: str, **options: Any) -> dict[str, Any]:
         "fill": fill,
         "fetch": fetch,
         "stream": stream,
-        "first_answer": first_answer,
+        "first_answer": first_response,
     }
     return loads[kind](**options)
 
@@ -44,12 +44,12 @@ def latency(host: str, port: int, topic: str, seconds: float, creates_topic: boo
     taken: list[float] = []
     with connect(host, port) as connection:
         if creates_topic:
-            ask(connection, create_topic_frame(topic, 1))
+            send_and_receive(connection, create_topic_frame(topic, 1))
         for _ in range(WARM_UP_REQUESTS):
-            ask(connection, frame)
+            send_and_receive(connection, frame)
         deadline = time.perf_counter() + seconds
         while (started := time.perf_counter()) < deadline:
-            ask(connection, frame)
+            send_and_receive(connection, frame)
             taken.append((time.perf_counter() - started) * 1e6)
     taken.sort()
     return {"p50_us": percentile(taken, 0.5), "p99_us": percentile(taken, 0.99), "count": len(taken)}
@@ -60,9 +60,9 @@ def fill(host: str, port: int, topic: str, size_bytes: int, batch_bytes: int) ->
     frame = produce_frame(topic, 1, batch(batch_bytes))
     count = size_bytes // batch_bytes + 1
     with connect(host, port) as connection:
-        ask(connection, create_topic_frame(topic, 1))
+        send_and_receive(connection, create_topic_frame(topic, 1))
         for _ in range(count):
-            ask(connection, frame)
+            send_and_receive(connection, frame)
     return {"batches": count}
 
 
@@ -99,10 +99,10 @@ def _size(connection: socket.socket) -> int:
     return size
 
 
-def first_answer(host: str, port: int) -> dict[str, Any]:
+def first_response(host: str, port: int) -> dict[str, Any]:
     """Send one Metadata request."""
     with connect(host, port) as connection:
-        return {"answer_bytes": len(ask(connection, metadata_frame("first")))}
+        return {"answer_bytes": len(send_and_receive(connection, metadata_frame("first")))}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 import tidelog.spark_connector
 from benchmarks.frames import RECORD_OVERHEAD_BYTES_MAX, produce_frame
 from benchmarks.loads.options import main
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
 from tests.reference_software.spark_kafka import spark_kafka_jars
@@ -54,7 +54,7 @@ def fill(host: str, port: int, topic: str, partitions: int, rows: int, size: int
         frames.append(produce_frame(topic, partitions, bytes(builder.build())))
     with connect(host, port) as connection:
         for number in range(-(-rows // (count * partitions))):
-            ask(connection, frames[number % len(frames)])
+            send_and_receive(connection, frames[number % len(frames)])
     return {}
 
 

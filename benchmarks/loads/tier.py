@@ -18,7 +18,7 @@ from typing import Any, Final
 from benchmarks.delayed_store import delayed
 from benchmarks.frames import FETCH_VERSION, SIZE_BYTES, batch, fetch_frame, produce_frame
 from benchmarks.loads.options import main
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 from tidelog.protocol.batch import LOG_OVERHEAD, read_header
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import read_response_header
@@ -45,7 +45,7 @@ def fill(
     count = partition_bytes // batch_bytes + 1
     with connect(host, port) as connection:
         for _ in range(count):
-            ask(connection, frame)
+            send_and_receive(connection, frame)
     return {"batches": count * partitions}
 
 
@@ -107,7 +107,7 @@ def _read_one(host: str, port: int, topic: str, partition: int, end: int, max_by
     with connect(host, port) as connection:
         while offset < end:
             connection.sendall(fetch_frame(topic, partition, offset, max_bytes))
-            answer = _answer(connection, buffer)
+            answer = _receive_partition(connection, buffer)
             if answer.error_code:
                 raise RuntimeError(f"{topic}-{partition} at {offset}: error {answer.error_code}")
             records = memoryview(answer.records or b"")
@@ -117,7 +117,7 @@ def _read_one(host: str, port: int, topic: str, partition: int, end: int, max_by
     return total
 
 
-def _answer(connection: socket.socket, buffer: memoryview) -> PartitionData:
+def _receive_partition(connection: socket.socket, buffer: memoryview) -> PartitionData:
     _receive_into(connection, buffer[:SIZE_BYTES])
     frame = buffer[: _SIZE.unpack_from(buffer)[0]]
     _receive_into(connection, frame)

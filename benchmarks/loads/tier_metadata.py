@@ -75,7 +75,7 @@ def start(segments: int) -> dict[str, Any]:
     try:
         with _cluster(folder) as cluster:
             partitions = asyncio.run(_write(cluster.bootstrap_servers, segments))
-            _until_known(cluster, partitions, segments)
+            _wait_until_known(cluster, partitions, segments)
         with_snapshot = _start(folder, partitions)
         shutil.rmtree(folder / "data" / DIRECTORY)
         without = _start(folder, partitions)
@@ -148,19 +148,21 @@ def _start(folder: Path, partitions: Sequence[TopicIdPartition]) -> float:
     started = time.perf_counter()
     with _cluster(folder) as cluster:
         # Ready means that all was read. Their number may fall at once: the log has no record of theirs.
-        _until_known(cluster, partitions, 1)
+        _wait_until_known(cluster, partitions, 1)
         return time.perf_counter() - started
 
 
-def _until_known(cluster: EmbeddedCluster, partitions: Sequence[TopicIdPartition], segments: int) -> None:
+def _wait_until_known(
+    cluster: EmbeddedCluster, partitions: Sequence[TopicIdPartition], segments: int
+) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
-    while not cluster.run(lambda node: _known(node, partitions) >= segments):
+    while not cluster.run(lambda node: _known_segments(node, partitions) >= segments):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{segments} segments were not known within {READY_WITHIN_S:.0f} s")
         time.sleep(POLL_S)
 
 
-def _known(node: Any, partitions: Sequence[TopicIdPartition]) -> int:
+def _known_segments(node: Any, partitions: Sequence[TopicIdPartition]) -> int:
     metadata = node.remote.metadata
     if not all(metadata.is_ready(partition) for partition in partitions):
         return 0

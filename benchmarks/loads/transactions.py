@@ -84,7 +84,7 @@ class Times:
         if self.is_measuring:
             self.taken[kind].append((time.perf_counter() - started) * 1e3)
 
-    def retried(self, kind: str, code: ErrorCode) -> None:
+    def on_retry(self, kind: str, code: ErrorCode) -> None:
         """Count a request that must be sent again."""
         if self.is_measuring:
             self.retries[f"{kind} {code.name}"] += 1
@@ -130,7 +130,7 @@ class Producer:
 
     async def _init(self) -> int:
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
-        found = await self._ask(self._coordinator, request, InitProducerIdResponse, 5)
+        found = await self._request(self._coordinator, request, InitProducerIdResponse, 5)
         self._producer_id, self._epoch = found.producer_id, found.producer_epoch
         return found.error_code
 
@@ -166,7 +166,7 @@ class Producer:
             timeout_ms=30_000,
             topic_data=(TopicProduceData(name=self._topic, partition_data=(data,)),),
         )
-        response = await self._ask(self._leaders[partition], request, ProduceResponse, PRODUCE_VERSION)
+        response = await self._request(self._leaders[partition], request, ProduceResponse, PRODUCE_VERSION)
         return response.responses[0].partition_responses[0].error_code
 
     async def _commit(self) -> int:
@@ -176,7 +176,7 @@ class Producer:
             producer_epoch=self._epoch,
             committed=True,
         )
-        response = await self._ask(self._coordinator, request, EndTxnResponse, END_VERSION)
+        response = await self._request(self._coordinator, request, EndTxnResponse, END_VERSION)
         if not response.error_code:
             self._producer_id, self._epoch = response.producer_id, response.producer_epoch
         return response.error_code
@@ -186,10 +186,10 @@ class Producer:
         while code := ErrorCode(await attempt()):
             if code not in RETRIABLE or time.monotonic() > deadline:
                 raise RuntimeError(f"{kind} of {self._id} is refused with {code.name}")
-            self._times.retried(kind, code)
+            self._times.on_retry(kind, code)
             await asyncio.sleep(RETRY_S)
 
-    async def _ask(
+    async def _request(
         self, broker: int, request: ApiMessage, response: type[ResponseT], version: int
     ) -> ResponseT:
         connection = self._connections.get(broker)
@@ -238,7 +238,7 @@ async def _run(
     begins = time.monotonic()
     ends = begins + WARM_UP_S + seconds
 
-    async def live(number: int, producer: Producer) -> None:
+    async def run_producer(number: int, producer: Producer) -> None:
         for turn in count():
             # The producers take turns, and each of them has one transaction at a time.
             at = begins + (turn * producers + number) / per_second
@@ -249,7 +249,7 @@ async def _run(
             first = (number + turn) * partitions_each
             await producer.transaction([(first + each) % partitions for each in range(partitions_each)])
 
-    await asyncio.gather(*(live(number, producer) for number, producer in enumerate(started)))
+    await asyncio.gather(*(run_producer(number, producer) for number, producer in enumerate(started)))
     for producer in started:
         producer.close()
     return {**_findings(times), "per_s": len(times.taken["transaction"]) / seconds}

@@ -37,7 +37,7 @@ class BareBroker:
         self._files: dict[int, int] = {}
         self._next_offsets: dict[int, int] = {}
 
-    def answer(self, frame: memoryview) -> bytes:
+    def handle(self, frame: memoryview) -> bytes:
         """Append the records of a Produce request; return the frame of its response."""
         correlation_id = int.from_bytes(frame[4:8], "big")
         at = _CLIENT_ID_AT + 2 + int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], "big")
@@ -79,7 +79,7 @@ class BareBroker:
 def main() -> None:
     """Serve until SIGTERM."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bare-") as directory:
-        serve(BareBroker(directory).answer)
+        serve(BareBroker(directory).handle)
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ class BareCluster:
         """Set the address of the broker in responses to clients."""
         self._host, self._port = host, port
 
-    def answer(self, frame: memoryview) -> bytes:
+    def handle(self, frame: memoryview) -> bytes:
         """Return the frame of the response."""
         if not frame[1]:  # Produce is API 0
-            return self._broker.answer(frame)
+            return self._broker.handle(frame)
         header, position = read_request_header(frame)
         request = decode(request_type(header.api_key), frame[position:], header.api_version)
         answer = self._slow[header.api_key](request)
@@ -118,7 +118,7 @@ def main() -> None:
     """Serve until SIGTERM."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bare-") as directory:
         cluster = BareCluster(directory)
-        serve(cluster.answer, cluster.listens)
+        serve(cluster.handle, cluster.listens)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.suites.effort import MEGA, MESSAGE_BYTES, Effort, size_name
 from tidelog.protocol.batch import crc_is_valid, iterate_headers
 from tidelog.protocol.compression import Compression
@@ -30,12 +30,14 @@ def arrow(effort: Effort) -> Iterator[Figure]:
         for compression in (Compression.NONE, Compression.LZ4):
             log, count = _log(int(_LOG_BYTES * effort.scale), size, compression)
             name = f"batches to Arrow, {size_name(size)}, {compression.name.lower()}"
-            pairs = [(_rate(_decoded, log, count), _rate(_plain, log, count)) for _ in range(effort.rounds)]
-            compared = Compared.of(pairs)
+            pairs = [
+                (_rate(_decode_log, log, count), _rate(_plain, log, count)) for _ in range(effort.rounds)
+            ]
+            compared = Comparison.of(pairs)
             yield compared.figure(name, "M records/s", "plain loop", at_least=_AT_LEAST_OF_PLAIN)
             rows = next(_decoded_batches(log))
-            pairs = [(_rate(_decoded, log, count), _ready_rate(rows, count)) for _ in range(effort.rounds)]
-            yield Compared.of(pairs).figure(name, "M records/s", "ready Arrow batches")
+            pairs = [(_rate(_decode_log, log, count), _ready_rate(rows, count)) for _ in range(effort.rounds)]
+            yield Comparison.of(pairs).figure(name, "M records/s", "ready Arrow batches")
 
 
 def _log(size_bytes: int, value_bytes: int, compression: Compression) -> tuple[bytes, int]:
@@ -76,7 +78,7 @@ def _plain(log: bytes) -> None:
         read_records(log, position, header)
 
 
-def _decoded(log: bytes) -> None:
+def _decode_log(log: bytes) -> None:
     for batch in _decoded_batches(log):
         batch.serialize()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import BrokerProcess, run_load
 from benchmarks.suites.effort import KIBIBYTE, Effort, size_name
 
@@ -33,6 +33,6 @@ def clients(effort: Effort) -> Iterator[Figure]:
                         )
                         found.append(float(load["messages_per_s"]))
                 for other in OTHERS:
-                    compared = Compared.of(zip(rates["tidelog"], rates[other], strict=True))
+                    compared = Comparison.of(zip(rates["tidelog"], rates[other], strict=True))
                     name = f"our client, {kind} {size_name(message_bytes)}"
                     yield compared.figure(name, "1/s", other)

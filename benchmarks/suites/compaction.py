@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
@@ -47,15 +47,15 @@ def compaction(effort: Effort) -> Iterator[Figure]:
         pairs = []
         for _ in range(effort.rounds):
             with TemporaryDirectory() as directory:
-                log = _filled(directory, int(_LOG_BYTES * effort.scale), size)
-                copied = _copied_per_second(log, Path(directory) / "copy")
-                pairs.append((_compacted_per_second(log), copied))
+                log = _filled_log(directory, int(_LOG_BYTES * effort.scale), size)
+                copied = _copy_rate(log, Path(directory) / "copy")
+                pairs.append((_compaction_rate(log), copied))
                 log.close(clean=False)
         name = f"compaction of a log, {size_name(size)}, every second record goes"
-        yield Compared.of(pairs).figure(name, "MB/s", "copy", at_least=_AT_LEAST)
+        yield Comparison.of(pairs).figure(name, "MB/s", "copy", at_least=_AT_LEAST)
 
 
-def _filled(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
+def _filled_log(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
     partition = TopicPartition("tides", 0)
     path = f"{directory}/tides-0"
     location = LogLocation(OsFileSystem(), path, partition)
@@ -73,7 +73,7 @@ def _filled(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
     return log
 
 
-def _copied_per_second(log: PartitionLog, target: Path) -> float:
+def _copy_rate(log: PartitionLog, target: Path) -> float:
     began = time.perf_counter()
     with target.open("wb") as output:
         for segment in log.segments:
@@ -86,7 +86,7 @@ def _copied_per_second(log: PartitionLog, target: Path) -> float:
     return log.size_bytes / (time.perf_counter() - began) / MEGA
 
 
-def _compacted_per_second(log: PartitionLog) -> float:
+def _compaction_rate(log: PartitionLog) -> float:
     size_bytes, began = log.size_bytes, time.perf_counter()
     plan = run_steps(plan_cleaning(log, find_cleanable(log, _NOW_MS), _NOW_MS, _IO_BUFFER_BYTES))
     hasher = KeyHasher(os.urandom(SECRET_BYTES))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BATCH_BYTES, MEGA, MESSAGE_BYTES, Effort, size_name
 
@@ -26,7 +26,7 @@ def consume(effort: Effort) -> Iterator[Figure]:
             ):
                 for server in (broker, mock):
                     _fill(server, message_bytes, batch_bytes, effort)
-                compared = Compared.of(
+                compared = Comparison.of(
                     (_rate(broker, message_bytes, effort), _rate(mock, message_bytes, effort))
                     for _ in range(effort.rounds)
                 )

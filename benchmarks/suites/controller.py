@@ -28,24 +28,24 @@ def controller(effort: Effort) -> Iterator[Figure]:
     with three_nodes() as cluster:
         watch = TopicWatch(cluster, TOPIC)
         asyncio.run(_create(cluster.bootstrap_servers, count))
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
         cluster.kill(VICTIM)
-        taken = asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
+        taken = asyncio.run(watch.wait_until_led_without(VICTIM, WHOLE_WITHIN_S))
         yield Figure(name=f"failover of a node of {count:,} partitions", value=taken, unit="s")
     with three_nodes(timeouts={}) as cluster:
         watch = TopicWatch(cluster, TOPIC)
         began = perf_counter()
         asyncio.run(_create(cluster.bootstrap_servers, count))
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
         yield Figure(name=f"create {count:,} partitions, RF 3", value=perf_counter() - began, unit="s")
         cluster.kill(VICTIM)
-        asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_led_without(VICTIM, WHOLE_WITHIN_S))
         yield Figure(
             name=f"start of a node with {count:,} partitions", value=cluster.start([VICTIM]), unit="s"
         )
         yield Figure(
             name="  until all its replicas are in sync",
-            value=asyncio.run(watch.until_whole(WHOLE_WITHIN_S)),
+            value=asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S)),
             unit="s",
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, MEGA, Effort
 
@@ -27,7 +27,7 @@ def fetch(effort: Effort) -> Iterator[Figure]:
             ServerProcess("benchmarks.servers.sendfile", _reference(settings)) as sendfile,
         ):
             run_load("raw", kind="fill", host=broker.host, port=broker.port, topic="fetch", **FILL)
-            compared = Compared.of(
+            compared = Comparison.of(
                 (
                     _rate(broker, "fetch", effort, topic="fetch", max_bytes=FETCH_BYTES),
                     _rate(sendfile, "stream", effort, length=FETCH_BYTES),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import Effort
 
@@ -26,10 +26,10 @@ def latency(effort: Effort) -> Iterator[Figure]:
         ]
         librdkafka = [(_librdkafka(broker, effort), _librdkafka(mock, effort)) for _ in range(effort.rounds)]
     for key, at_most in (("p50_us", None), ("p99_us", P99_AT_MOST)):
-        compared = Compared.of((ours[key], echoed[key]) for ours, echoed in raw)
+        compared = Comparison.of((ours[key], echoed[key]) for ours, echoed in raw)
         yield compared.figure(f"produce latency {key[:3]}, 1 in flight", "us", "echo", at_most=at_most)
     for key in ("p50_us", "p99_us"):
-        compared = Compared.of((ours[key], mocked[key]) for ours, mocked in librdkafka)
+        compared = Comparison.of((ours[key], mocked[key]) for ours, mocked in librdkafka)
         yield compared.figure(f"produce latency {key[:3]}, librdkafka", "us", "mock")
 
 

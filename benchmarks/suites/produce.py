@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BATCH_BYTES, BUFFERS, MEGA, MESSAGE_BYTES, Effort, size_name
@@ -46,7 +46,7 @@ def _figures(name: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator
         note=f"batches of {rounds[0][0]['batch_bytes_average']:,.0f} B",
     )
     for percentile in ("p50", "p99"):
-        compared = _compared(rounds, f"round_trip_{percentile}_us", 1 / 1000)
+        compared = _comparison(rounds, f"round_trip_{percentile}_us", 1 / 1000)
         yield compared.figure(f"  round trip {percentile}", "ms", "mock")
 
 
@@ -74,9 +74,9 @@ def _servers() -> Iterator[tuple[str, ServerProcess]]:
         yield name, ServerProcess(module)
 
 
-def _throughput(rounds: Sequence[tuple[Findings, Findings]]) -> Compared:
-    return _compared(rounds, "bytes_per_s", 1 / MEGA)
+def _throughput(rounds: Sequence[tuple[Findings, Findings]]) -> Comparison:
+    return _comparison(rounds, "bytes_per_s", 1 / MEGA)
 
 
-def _compared(rounds: Sequence[tuple[Findings, Findings]], key: str, unit: float) -> Compared:
-    return Compared.of((one[key] * unit, other[key] * unit) for one, other in rounds)
+def _comparison(rounds: Sequence[tuple[Findings, Findings]], key: str, unit: float) -> Comparison:
+    return Comparison.of((one[key] * unit, other[key] * unit) for one, other in rounds)

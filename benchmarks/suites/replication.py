@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort, size_name
@@ -63,7 +63,7 @@ def replication(effort: Effort) -> Iterator[Figure]:
     """Measure produce with three replicas compared with one, failover, and catch-up of an empty replica."""
     for batch_bytes in BATCH_BYTES:
         rounds = [_produce_round(batch_bytes, effort.seconds) for _ in range(effort.rounds)]
-        yield Compared.of(rounds).figure(
+        yield Comparison.of(rounds).figure(
             f"produce 1 KiB in {size_name(batch_bytes)} batches, RF 3, acks=all",
             "MB/s",
             "RF 1, acks=1",
@@ -102,7 +102,7 @@ def _latency(effort: Effort) -> Iterator[Figure]:
             for _ in range(effort.rounds)
         ]
     for percentile in ("p50", "p99"):
-        compared = Compared.of(
+        compared = Comparison.of(
             (ours[f"{percentile}_us"], alone[f"{percentile}_us"]) for ours, alone in rounds
         )
         yield compared.figure(f"produce latency {percentile}, RF 3, acks=all", "us", "RF 1, acks=1")
@@ -130,9 +130,9 @@ def _failover(count: int) -> Iterator[Figure]:
 
 
 async def _one_failover(cluster: LocalCluster, watch: TopicWatch, node_id: int) -> float:
-    await watch.until_whole(WHOLE_WITHIN_S)
+    await watch.wait_until_in_sync(WHOLE_WITHIN_S)
     await asyncio.to_thread(cluster.kill, node_id)
-    taken = await watch.until_led_without(node_id, WHOLE_WITHIN_S)
+    taken = await watch.wait_until_led_without(node_id, WHOLE_WITHIN_S)
     await asyncio.to_thread(cluster.start, [node_id])
     return taken
 
@@ -151,7 +151,7 @@ def _catch_up(size_bytes: int) -> Iterator[Figure]:
             batch_bytes=MEBIBYTE,
             partition_bytes=size_bytes // 4,
         )
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
         cluster.stop([VICTIM])
         source = cluster.layout.data_folder(VICTIM)
         copied = perf_counter()
@@ -161,7 +161,7 @@ def _catch_up(size_bytes: int) -> Iterator[Figure]:
         # From the start of its process on: it begins to copy before clients know the node.
         began = perf_counter()
         cluster.start([VICTIM])
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
         elapsed = perf_counter() - began
     rates = (size_bytes / MEGA / elapsed, size_bytes / MEGA / copy_s)
-    yield Compared.of([rates]).figure("an empty replica catches up", "MB/s", "copy of its files")
+    yield Comparison.of([rates]).figure("an empty replica catches up", "MB/s", "copy of its files")

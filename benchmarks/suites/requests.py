@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, Effort
@@ -54,13 +54,13 @@ def requests(effort: Effort) -> Iterator[Figure]:
 
 
 def _figures(shape: Shape, buffers: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator[Figure]:
-    cpu = Compared.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
+    cpu = Comparison.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
     yield cpu.figure(f"CPU per produce, {shape.name}{buffers}", "us", "prototype", at_most=CPU_AT_MOST)
     for key, name, unit in (
         ("cpu_us_per_request", "  compared with the bare server", "us"),
         ("requests_per_s", "  requests", "1/s"),
     ):
-        yield Compared.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")
+        yield Comparison.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")
 
 
 def _round(shape: Shape, seconds: float) -> tuple[dict[str, Findings], Findings]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import run_load
 from benchmarks.suites.effort import MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
 from benchmarks.tiered_broker import SEGMENT_BYTES, TIERED, TieredBroker, directory_store, tiered_broker
@@ -72,17 +72,17 @@ def _queries(
         costs = found["costs"][query]
         for name in ("broker", "direct"):
             figure = f"Spark, {query}, {size_name(size)}, {name}"
-            yield _beside(rates, name, LIMIT, 1 / MEGA).figure(
+            yield _comparison(rates, name, LIMIT, 1 / MEGA).figure(
                 figure, "M rows/s", "reads nothing", at_least=AT_LEAST.get(name)
             )
-            yield _beside(costs, name, LIMIT, MEGA).figure(f"{figure}, CPU", "us/row", "reads nothing")
+            yield _comparison(costs, name, LIMIT, MEGA).figure(f"{figure}, CPU", "us/row", "reads nothing")
         if KAFKA in rates:
             figure = f"Spark, {query}, {size_name(size)}, Spark's Kafka source"
-            yield _beside(rates, KAFKA, "broker", 1 / MEGA).figure(figure, "M rows/s", "tier=broker")
-            yield _beside(costs, KAFKA, "broker", MEGA).figure(f"{figure}, CPU", "us/row", "tier=broker")
+            yield _comparison(rates, KAFKA, "broker", 1 / MEGA).figure(figure, "M rows/s", "tier=broker")
+            yield _comparison(costs, KAFKA, "broker", MEGA).figure(f"{figure}, CPU", "us/row", "tier=broker")
     cpu: dict[str, list[float]] = found["broker_cpu"]
     for name in sorted(cpu.keys() - {"broker", LIMIT}):
-        yield _beside(cpu, name, "broker", 1).figure(
+        yield _comparison(cpu, name, "broker", 1).figure(
             f"Spark, broker CPU for a backfill, {size_name(size)}, {name}", "s", "s, tier=broker"
         )
 
@@ -93,8 +93,8 @@ def _sources(options: dict[str, str]) -> dict[str, dict[str, str]]:
     return sources | ({KAFKA: options} if spark_kafka_jars() else {})
 
 
-def _beside(found: dict[str, list[float]], name: str, other: str, unit: float) -> Compared:
-    return Compared.of(
+def _comparison(found: dict[str, list[float]], name: str, other: str, unit: float) -> Comparison:
+    return Comparison.of(
         [(one * unit, beside * unit) for one, beside in zip(found[name], found[other], strict=True)]
     )
 
@@ -113,6 +113,6 @@ def _micro_batches(broker: TieredBroker, options: dict[str, str]) -> Iterator[Fi
     sources = _sources(stream)
     found = run_load("spark", kind="batches", sources=sources, count=MICRO_BATCHES)["median_ms"]
     for name in sources:
-        yield Compared(found[name], found["engine"], found[name] / found["engine"]).figure(
+        yield Comparison(found[name], found["engine"], found[name] / found["engine"]).figure(
             f"Spark, micro-batch of {ROWS_A_BATCH} rows, {name}", "ms", "Spark's rate-micro-batch"
         )

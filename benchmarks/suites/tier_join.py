@@ -36,7 +36,7 @@ POLL_S: Final = 0.2
 CONFIGS: Final = {**TIERED, "segment.bytes": str(32 * MEBIBYTE)}
 
 
-class _Joined(NamedTuple):
+class _JoinResult(NamedTuple):
     """The bytes on the node afterwards, and the seconds until the whole topic was in sync."""
 
     copied_bytes: int
@@ -63,7 +63,7 @@ def tier_join(effort: Effort) -> Iterator[Figure]:
         )
 
 
-def _join(size_bytes: int, *, is_tiered: bool) -> _Joined:
+def _join(size_bytes: int, *, is_tiered: bool) -> _JoinResult:
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     settings = {**TIMEOUTS, **HURRIED, "num.partitions": str(PARTITIONS), "min.insync.replicas": "1"}
     cluster = LocalCluster.create(
@@ -85,15 +85,15 @@ def _join(size_bytes: int, *, is_tiered: bool) -> _Joined:
             partition_bytes=size_bytes // PARTITIONS,
         )
         watch = TopicWatch(cluster, TOPIC)
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
         if is_tiered:
             asyncio.run(_until_tiered(cluster, view))
         cluster.stop([VICTIM])
         cluster.wipe(VICTIM)
         began = perf_counter()
         cluster.start([VICTIM])
-        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
-        return _Joined(view.on_disk(VICTIM).size_bytes, perf_counter() - began)
+        asyncio.run(watch.wait_until_in_sync(WHOLE_WITHIN_S))
+        return _JoinResult(view.on_disk(VICTIM).size_bytes, perf_counter() - began)
     finally:
         cluster.remove()
         shutil.rmtree(folder, ignore_errors=True)

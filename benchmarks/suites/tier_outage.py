@@ -13,7 +13,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import run_load
 from benchmarks.relay import Relay, relay
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
@@ -63,7 +63,7 @@ def _outage(outage: str, broker: TieredBroker, proxy: Relay, effort: Effort) -> 
         "create_p99_us": "topic creation",
     }
     for key, name in names.items():
-        yield Compared.of((struck[key], calm[key]) for struck, calm in rounds).figure(
+        yield Comparison.of((struck[key], calm[key]) for struck, calm in rounds).figure(
             f"{name} p99, object store {outage}", "us", "store in order", at_most=RATIO_AT_MOST
         )
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
 from benchmarks.tiered_broker import (
@@ -68,10 +68,12 @@ def _from_store(
             run_load("tier", kind="fill", topic=topic, **fill, **broker.place)
         ends = broker.until_tiered("tiered", PARTITIONS)
         for consumers in (1, PARTITIONS):
-            yield from _consumed(broker, store, ends[:consumers], effort)
+            yield from _measure_reads(broker, store, ends[:consumers], effort)
 
 
-def _consumed(broker: TieredBroker, store: TierStore, ends: list[int], effort: Effort) -> Iterator[Figure]:
+def _measure_reads(
+    broker: TieredBroker, store: TierStore, ends: list[int], effort: Effort
+) -> Iterator[Figure]:
     keys = _log_objects(store, len(ends))
     cold, cold_to_local, warm = [], [], []
     for _ in range(effort.rounds):
@@ -84,13 +86,13 @@ def _consumed(broker: TieredBroker, store: TierStore, ends: list[int], effort: E
         warm.append((again, local))
         cold_to_local.append((first, local))
     readers = "1 consumer" if len(ends) == 1 else f"{len(ends)} consumers"
-    yield Compared.of(cold).figure(
+    yield Comparison.of(cold).figure(
         f"remote read, {store.name}, cold, {readers}", "MB/s", "raw GETs", at_least=COLD_AT_LEAST
     )
-    yield Compared.of(cold_to_local).figure(
+    yield Comparison.of(cold_to_local).figure(
         f"remote read, {store.name}, cold, {readers}, to local", "MB/s", "local read"
     )
-    yield Compared.of(warm).figure(
+    yield Comparison.of(warm).figure(
         f"remote read, {store.name}, warm, {readers}", "MB/s", "local read", at_least=WARM_AT_LEAST
     )
 

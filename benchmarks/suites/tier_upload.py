@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
-from benchmarks.figures import Compared, Figure
+from benchmarks.figures import Comparison, Figure
 from benchmarks.processes import run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
 from benchmarks.tiered_broker import (
@@ -41,10 +41,10 @@ RELEASED: Final = {"remote.log.copy.disable": "false", "local.retention.bytes": 
 def tier_upload(effort: Effort) -> Iterator[Figure]:
     """Measure MB/s to a directory and to S3, and the latencies meanwhile."""
     for opening in (directory_store(), s3_store()):
-        yield from _to_store(opening, effort)
+        yield from _measure_copying(opening, effort)
 
 
-def _to_store(opening: AbstractContextManager[TierStore], effort: Effort) -> Iterator[Figure]:
+def _measure_copying(opening: AbstractContextManager[TierStore], effort: Effort) -> Iterator[Figure]:
     size = max(2 * SEGMENT_BYTES, int(PARTITION_BYTES * effort.scale))
     speeds: list[tuple[float, float]] = []
     latencies: list[tuple[float, float]] = []
@@ -62,8 +62,8 @@ def _to_store(opening: AbstractContextManager[TierStore], effort: Effort) -> Ite
                 busy = _latency_us(broker, effort)
                 longest_s = max(longest_s, draining.result())
             latencies.append((busy, quiet))
-    yield Compared.of(speeds).figure(f"copy a backlog to the tier, {store.name}", "MB/s", "raw puts")
-    yield Compared.of(latencies).figure(
+    yield Comparison.of(speeds).figure(f"copy a backlog to the tier, {store.name}", "MB/s", "raw puts")
+    yield Comparison.of(latencies).figure(
         f"produce latency p99 while copying, {store.name}",
         "us",
         "not copying",

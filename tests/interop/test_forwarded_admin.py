@@ -70,7 +70,7 @@ def image(three: ThreeNodes, node_id: int) -> MetadataImage:
     return three.cluster.run(lambda node: node.services.image(), node_id)
 
 
-def done(futures: Mapping[Any, Future[Any]]) -> list[Any]:
+def results_of(futures: Mapping[Any, Future[Any]]) -> list[Any]:
     return [future.result(TIMEOUT_S) for future in futures.values()]
 
 
@@ -85,12 +85,12 @@ def refusal(future: object) -> int:
 def test_topics_are_created_extended_configured_and_deleted(
     three: ThreeNodes, admin: AdminClient, name: str
 ) -> None:
-    done(admin.create_topics([NewTopic(name, 2, 3)]))
+    results_of(admin.create_topics([NewTopic(name, 2, 3)]))
     assert refusal(admin.create_topics([NewTopic(name, 2, 3)])[name]) == KafkaError.TOPIC_ALREADY_EXISTS
-    done(admin.create_partitions([NewPartitions(name, 4)]))
+    results_of(admin.create_partitions([NewPartitions(name, 4)]))
     setting = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[setting])
-    done(admin.incremental_alter_configs([resource]))
+    results_of(admin.incremental_alter_configs([resource]))
     wrong = ConfigEntry("retention.ms", "a while", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[wrong])
     assert refusal(admin.incremental_alter_configs([resource])[resource]) == KafkaError.INVALID_CONFIG
@@ -101,7 +101,7 @@ def test_topics_are_created_extended_configured_and_deleted(
             for each in (1, 2, 3)
         )
     )
-    done(admin.delete_topics([name]))
+    results_of(admin.delete_topics([name]))
     wait_until(lambda: all(name not in image(three, each).topics_by_name for each in (1, 2, 3)))
 
 
@@ -144,11 +144,11 @@ def test_access_control_entries_are_the_same_on_every_broker(
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    done(admin.create_acls([binding]))
+    results_of(admin.create_acls([binding]))
     for each in (1, 2, 3):
         wait_until(lambda: _names(three.admin(each), everything) == [name])  # noqa: B023
-    [removed] = done(admin.delete_acls([everything]))
-    assert [each.name for each in removed] == [name]  # type: ignore[attr-defined]
+    [removed] = results_of(admin.delete_acls([everything]))
+    assert [each.name for each in removed] == [name]
     assert _names(three.admin(three.controller()), everything) == []
 
 
@@ -160,7 +160,7 @@ def test_scram_credentials_are_the_same_on_every_broker(
     three: ThreeNodes, admin: AdminClient, name: str
 ) -> None:
     info = ScramCredentialInfo(Scram.SCRAM_SHA_256, 8192)
-    done(admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, b"secret")]))
+    results_of(admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, b"secret")]))
     weak = ScramCredentialInfo(Scram.SCRAM_SHA_256, 100)
     upsertion = UserScramCredentialUpsertion(f"{name}-weak", weak, b"secret")
     assert refusal(admin.alter_user_scram_credentials([upsertion])[f"{name}-weak"]) == 93
@@ -171,12 +171,12 @@ def test_scram_credentials_are_the_same_on_every_broker(
         description = futures[name].result(TIMEOUT_S)
         assert [info.iterations for info in description.scram_credential_infos] == [8192]
     deletion = UserScramCredentialDeletion(name, Scram.SCRAM_SHA_256)
-    done(admin.alter_user_scram_credentials([deletion]))
+    results_of(admin.alter_user_scram_credentials([deletion]))
     assert refusal(admin.alter_user_scram_credentials([deletion])[name]) == 91
 
 
 def test_leaders_are_elected_through_any_broker(three: ThreeNodes, admin: AdminClient, name: str) -> None:
-    done(admin.create_topics([NewTopic(name, 3, 3)]))
+    results_of(admin.create_topics([NewTopic(name, 3, 3)]))
     three.wait_until_whole(name)
     partitions = [TopicPartition(name, index) for index in range(3)]
     elected = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(TIMEOUT_S)
@@ -249,7 +249,7 @@ def test_topics_created_through_another_broker_are_described(
     three: ThreeNodes, admin: AdminClient, follower: int, name: str
 ) -> None:
     leader = three.admin(three.controller())
-    done(leader.create_topics([NewTopic(name, 1, 3)]))
+    results_of(leader.create_topics([NewTopic(name, 1, 3)]))
     wait_until(lambda: name in image(three, follower).topics_by_name)
     description = admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
     assert len(description.partitions) == 1

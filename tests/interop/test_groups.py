@@ -58,7 +58,7 @@ def parts(consumer: ForeignConsumer) -> set[int]:
     return {partition for _, partition in consumer.assignment()}
 
 
-def are_shared_out(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> bool:
+def are_evenly_distributed(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> bool:
     """Return whether every partition has one owner and every member has its fair share."""
     shares = [parts(consumer) for consumer in consumers]
     fair = partitions // len(consumers)
@@ -73,7 +73,7 @@ def wait_for_shares(consumers: Sequence[ForeignConsumer], partitions: int = PART
     """Poll until the partitions are assigned."""
     return poll_all_until(
         consumers,
-        lambda _: are_shared_out(consumers, partitions),
+        lambda _: are_evenly_distributed(consumers, partitions),
         f"assignment to {len(consumers)} members",
     )
 
@@ -170,11 +170,11 @@ def test_one_client_continues_where_another_committed(
     first.subscribe(topic)
     wait_for_shares([first])
     first.commit(topic, {0: 4, 1: 10})
-    assert (first.committed(topic, 0), first.committed(topic, 2)) == (4, None)
+    assert (first.committed_offset(topic, 0), first.committed_offset(topic, 2)) == (4, None)
     client_factory.close_early(first)
     second = client_factory.consumer(CLIENTS[reader], group=group)
     second.subscribe(topic)
-    assert second.committed(topic, 0) == 4
+    assert second.committed_offset(topic, 0) == 4
     received = poll_all_until([second], lambda so_far: len(so_far) >= 46, "46 messages")
     assert sorted(one.offset for one in received if one.partition == 0) == list(range(4, 10))
     assert [one for one in received if one.partition == 1] == []
@@ -269,7 +269,7 @@ def test_a_static_member_restarts_without_a_rebalance(
     client_factory.close_early(members[0])
     members[0] = member(0)
     poll_all_until(members, lambda _: parts(members[0]) == owned, "return of the static member")
-    assert are_shared_out(members)
+    assert are_evenly_distributed(members)
     assert [line for line in caplog.messages if group in line] == []
 
 

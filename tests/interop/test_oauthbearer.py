@@ -54,7 +54,7 @@ Access = Callable[[str, str], int]
 
 
 @dataclass(frozen=True)
-class Secured:
+class SecuredNodes:
     """A broker and its identity provider."""
 
     cluster: EmbeddedCluster
@@ -67,7 +67,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[Secured]:
+def secured() -> Iterator[SecuredNodes]:
     """Run a broker that verifies tokens with the keys of a provider."""
     with running_provider() as provider, pytest.MonkeyPatch.context() as patch:
         url = provider.url + KEYS_PATH
@@ -82,7 +82,7 @@ def secured() -> Iterator[Secured]:
             "super.users": "User:alice;User:ANONYMOUS",
         }
         with EmbeddedCluster(config=config) as cluster:
-            yield Secured(cluster, provider)
+            yield SecuredNodes(cluster, provider)
 
 
 def options_of(servers: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ ACCESS: dict[str, Access] = {
 
 
 @pytest.mark.parametrize("client", ACCESS)
-def test_a_valid_token_gives_access(secured: Secured, client: str) -> None:
+def test_a_valid_token_gives_access(secured: SecuredNodes, client: str) -> None:
     assert ACCESS[client](secured.servers, KEY.sign(claims())) == 1
 
 
@@ -153,19 +153,19 @@ def rejected_tokens() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", rejected_tokens())
-def test_other_tokens_give_no_access(secured: Secured, kind: str) -> None:
+def test_other_tokens_give_no_access(secured: SecuredNodes, kind: str) -> None:
     with pytest.raises(PermissionError):
         with_aiokafka(secured.servers, rejected_tokens()[kind])
 
 
 @pytest.mark.parametrize("client", ACCESS)
 @pytest.mark.parametrize("kind", ["signature", "expired"])
-def test_no_client_gets_access_with_a_rejected_token(secured: Secured, client: str, kind: str) -> None:
+def test_no_client_gets_access_with_a_rejected_token(secured: SecuredNodes, client: str, kind: str) -> None:
     with pytest.raises(PermissionError):
         ACCESS[client](secured.servers, rejected_tokens()[kind])
 
 
-def test_librdkafka_obtains_its_token_from_the_provider(secured: Secured) -> None:
+def test_librdkafka_obtains_its_token_from_the_provider(secured: SecuredNodes) -> None:
     oidc = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.client.id": "client",
@@ -176,7 +176,7 @@ def test_librdkafka_obtains_its_token_from_the_provider(secured: Secured) -> Non
     assert confluent_round_trip({**options_of(secured.servers), **oidc}) == 1
 
 
-def test_a_rotated_key_is_accepted_without_a_restart(secured: Secured) -> None:
+def test_a_rotated_key_is_accepted_without_a_restart(secured: SecuredNodes) -> None:
     secured.provider.keys = [KEY, ROTATED]
     # The first connection causes the fetch of the keys, and librdkafka connects again.
     options: dict[str, Any] = {"oauth_cb": lambda _: (ROTATED.sign(claims()), time.time() + 3600)}
@@ -185,7 +185,7 @@ def test_a_rotated_key_is_accepted_without_a_restart(secured: Secured) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secured: Secured) -> None:
+def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secured: SecuredNodes) -> None:
     def write_during_two_tokens() -> None:
         tokens: list[str] = []
 
@@ -208,7 +208,7 @@ def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secure
     wait_until_passes(write_during_two_tokens)
 
 
-def test_the_principal_is_the_subject_of_the_token(secured: Secured) -> None:
+def test_the_principal_is_the_subject_of_the_token(secured: SecuredNodes) -> None:
     def topics(subject: str) -> set[str]:
         token = KEY.sign(claims(sub=subject))
         options = options_of(secured.servers)

@@ -117,7 +117,9 @@ def test_reading_from_the_end_returns_only_later_records(
     consumer = client_factory.consumer(client)
     consumer.assign(topic, {0: LATEST})
     # A client may query the log end at any time; librdkafka does it after half a second.
-    wait_until(lambda: arrives_late(client_factory, client, consumer, topic), "message after the end")
+    wait_until(
+        lambda: reads_only_later_messages(client_factory, client, consumer, topic), "message after the end"
+    )
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
@@ -129,12 +131,15 @@ def test_a_deleted_offset_is_reset_by_policy(
     consumer = client_factory.consumer(client, offset_reset=reset)
     consumer.assign(topic, {0: 1})
     if reset == "latest":
-        wait_until(lambda: arrives_late(client_factory, client, consumer, topic), "message after the end")
+        wait_until(
+            lambda: reads_only_later_messages(client_factory, client, consumer, topic),
+            "message after the end",
+        )
     else:
         assert read_exactly(consumer, 1)[0].offset == 4
 
 
-def arrives_late(
+def reads_only_later_messages(
     client_factory: ClientFactory, client: ForeignClient, consumer: ForeignConsumer, topic: str
 ) -> bool:
     """Return whether a message that is written now is read, and no older one."""

@@ -30,7 +30,7 @@ SESSION_MS = 3_000
 TOPIC = "events"
 
 
-class Secured:
+class SecuredNodes:
     """The running nodes, and the clients of two users."""
 
     def __init__(self, cluster: LocalCluster) -> None:
@@ -52,13 +52,13 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNodes]:
     folder = tmp_path_factory.mktemp("scram")
     settings = {**QUICK_TIMEOUTS, "connections.max.reauth.ms": str(SESSION_MS)}
     cluster = create_cluster(folder / "cluster", 3, settings, is_secured=True)
     try:
         cluster.start()
-        yield Secured(cluster)
+        yield SecuredNodes(cluster)
     finally:
         cluster.remove()
 
@@ -71,12 +71,12 @@ def is_accepted(producer: Producer) -> bool:
     return results[0]
 
 
-async def create_topic(secured: Secured) -> None:
+async def create_topic(secured: SecuredNodes) -> None:
     async with Admin(**secured.administrator.tidelog) as admin:
         await admin.create_topic(TOPIC, 3, 3, configs={"min.insync.replicas": "3"})
 
 
-async def in_sync(secured: Secured) -> set[int]:
+async def isr_sizes(secured: SecuredNodes) -> set[int]:
     """Return the sizes of the in-sync sets."""
     async with Admin(**secured.administrator.tidelog) as admin:
         topic = (await admin.describe_topics([TOPIC]))[TOPIC]
@@ -84,13 +84,13 @@ async def in_sync(secured: Secured) -> set[int]:
     return {len(each.in_sync_replicas) for each in topic.partitions}
 
 
-async def describe(secured: Secured) -> None:
+async def describe(secured: SecuredNodes) -> None:
     """Describe the brokers as the user of the load, with the first password."""
     async with Admin(**secured.load.tidelog) as admin:
         await admin.describe_cluster()
 
 
-def change_password(secured: Secured, user: str, password: str) -> None:
+def change_password(secured: SecuredNodes, user: str, password: str) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     change = UserScramCredentialUpsertion(user, info, password.encode())
     admin = AdminClient(secured.administrator.confluent_kafka)
@@ -98,15 +98,17 @@ def change_password(secured: Secured, user: str, password: str) -> None:
         done.result(TIMEOUT_S)
 
 
-def test_followers_replicate_with_scram(secured: Secured) -> None:
+def test_followers_replicate_with_scram(secured: SecuredNodes) -> None:
     LOOP.run(create_topic(secured))
-    wait_until(lambda: LOOP.run(in_sync(secured)) == {3})
+    wait_until(lambda: LOOP.run(isr_sizes(secured)) == {3})
     producer = secured.producer()
     # min.insync.replicas=3: each record is on all three nodes.
     assert all(is_accepted(producer) for _ in range(20))
 
 
-def test_a_changed_password_is_required_of_new_connections_and_of_re_authentication(secured: Secured) -> None:
+def test_a_changed_password_is_required_of_new_connections_and_of_re_authentication(
+    secured: SecuredNodes,
+) -> None:
     async def use() -> tuple[int, KafkaError]:
         """Write with a changing password; return the number of records before the failure, and its error."""
         count = 0

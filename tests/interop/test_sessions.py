@@ -128,15 +128,15 @@ def test_a_client_continues_when_its_sessions_end(
         writer.close()
         assert read_back(cluster, topic, count) == [b"%04d" % number for number in range(count)]
 
-        def grown(name: str) -> float:
+        def growth_of(name: str) -> float:
             return counters(cluster)[name] - before[name]
 
         expired, again = "expired_connections_killed_count_total", "successful_reauthentication_total"
         if client in AUTHENTICATING_AGAIN:
-            assert grown(again) >= 2 and grown(expired) == 0
+            assert growth_of(again) >= 2 and growth_of(expired) == 0
         else:
-            assert grown(again) == 0 and grown(expired) >= 1
-        assert grown("failed_reauthentication_total") == 0
+            assert growth_of(again) == 0 and growth_of(expired) >= 1
+        assert growth_of("failed_reauthentication_total") == 0
 
     # A client that is not scheduled for a while authenticates too late: then its session has ended.
     wait_until_passes(write_during_two_sessions, tolerated=(KafkaException,))
@@ -147,18 +147,18 @@ def test_open_connections_continue_when_a_password_changes_and_new_ones_need_the
 ) -> None:
     user, topic = f"user-{uuid4().hex[:8]}", f"topic-{uuid4().hex[:12]}"
 
-    def of(password: str) -> Options:
+    def options_with(password: str) -> Options:
         return options(cluster, client, SCRAM, user=user, password=password)
 
     set_password(cluster, user, "old")
-    writer = WRITERS[client](of("old"))
+    writer = WRITERS[client](options_with("old"))
     writer.write(topic, b"before")
     set_password(cluster, user, "new")
     for number in range(20):
         writer.write(topic, b"after %d" % number)
     with pytest.raises(PermissionError):
-        ROUND_TRIPS[client](of("old"))
-    assert ROUND_TRIPS[client](of("new")) == 1
+        ROUND_TRIPS[client](options_with("old"))
+    assert ROUND_TRIPS[client](options_with("new")) == 1
     writer.write(topic, b"at last")
     writer.close()
 

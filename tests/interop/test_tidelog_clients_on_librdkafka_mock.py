@@ -16,7 +16,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from tests.support.network.librdkafka_mock import keep_to_sound_versions, mock_cluster
+from tests.support.network.librdkafka_mock import limit_versions, mock_cluster
 from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
@@ -55,7 +55,7 @@ def servers() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_to_sound_versions(monkeypatch)
+    limit_versions(monkeypatch)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def consume(servers: str, topic: str, count: int, **options: Any) -> list[
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_our_producer_to_our_consumer(servers: str, topic: str, codec: str) -> None:
+async def test_our_consumer_reads_what_our_producer_wrote(servers: str, topic: str, codec: str) -> None:
     offsets = await produce(servers, topic, RECORDS, compression_type=codec)
     assert offsets == list(range(len(RECORDS)))
     records = await consume(servers, topic, len(RECORDS))
@@ -98,7 +98,9 @@ async def test_our_producer_to_our_consumer(servers: str, topic: str, codec: str
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_our_producer_to_confluent_consumer(servers: str, topic: str, codec: str) -> None:
+async def test_confluents_consumer_reads_what_our_producer_wrote(
+    servers: str, topic: str, codec: str
+) -> None:
     await produce(servers, topic, RECORDS, compression_type=codec)
     assert await asyncio.to_thread(read_with_confluent, servers, topic, len(RECORDS)) == RECORDS
 
@@ -126,7 +128,7 @@ def read_with_confluent(servers: str, topic: str, count: int) -> list[Plain]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_our_producer_to_aiokafka_consumer(servers: str, topic: str, codec: str) -> None:
+async def test_aiokafkas_consumer_reads_what_our_producer_wrote(servers: str, topic: str, codec: str) -> None:
     records = [entry for entry in RECORDS if all(value is not None for _, value in entry[2])]
     await produce(servers, topic, records, compression_type=codec)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
@@ -141,7 +143,9 @@ async def test_our_producer_to_aiokafka_consumer(servers: str, topic: str, codec
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_confluent_producer_to_our_consumer(servers: str, topic: str, codec: str) -> None:
+async def test_our_consumer_reads_what_confluents_producer_wrote(
+    servers: str, topic: str, codec: str
+) -> None:
     def write() -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": servers, "compression.type": codec})
         for key, value, headers in RECORDS:
@@ -153,7 +157,7 @@ async def test_confluent_producer_to_our_consumer(servers: str, topic: str, code
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_aiokafka_producer_to_our_consumer(servers: str, topic: str, codec: str) -> None:
+async def test_our_consumer_reads_what_aiokafkas_producer_wrote(servers: str, topic: str, codec: str) -> None:
     records = [
         entry
         for entry in RECORDS

@@ -25,8 +25,9 @@ from tests.support.security.identity_provider import (
     claims,
     running_provider,
 )
+from tests.support.security.oauth_listener import oauth_listener
 from tests.support.waiting import wait_until
-from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR, UNSECURED_VALIDATOR
+from tidelog.broker.config.oauthbearer_config import UNSECURED_VALIDATOR
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigResource, ResourceType
 from tidelog.clients.security.oauthbearer.login_settings import LOGIN_HANDLER
@@ -43,29 +44,16 @@ KEY = SigningKey()
 Options = dict[str, Any]
 
 
-def listener(name: str, provider: IdentityProvider) -> dict[str, str]:
-    """Return the settings of one listener, for clients and for connections of other nodes."""
-    prefix = f"listener.name.{name}.oauthbearer.sasl."
-    jaas = f'{OAUTHBEARER_LOGIN_MODULE} required clientId="node" clientSecret="{NODE_SECRET}";'
-    return {
-        f"{prefix}jaas.config": jaas,
-        f"{prefix}server.callback.handler.class": SIGNED_VALIDATOR,
-        f"{prefix}login.callback.handler.class": LOGIN_HANDLER,
-        f"{prefix}oauthbearer.jwks.endpoint.url": provider.url + KEYS_PATH,
-        f"{prefix}oauthbearer.token.endpoint.url": provider.url + TOKEN_PATH,
-    }
-
-
 @pytest.fixture(scope="module")
 def provider() -> Iterator[IdentityProvider]:
     """Run a provider whose tokens are valid for 6 s, so that sessions end while the tests run."""
 
-    def short() -> dict[str, Any]:
+    def short_claims() -> dict[str, Any]:
         now_s = time.time()
         return claims(iat=now_s, exp=now_s + 6)
 
     with running_provider() as running:
-        running.token_claims = short
+        running.token_claims = short_claims
         yield running
 
 
@@ -84,8 +72,8 @@ def cluster(
         "sasl.oauthbearer.expected.issuer": ISSUER,
         "sasl.oauthbearer.clock.skew.seconds": "1",
         "connection.failed.authentication.delay.ms": "20",
-        **listener("plaintext", provider),
-        **listener("controller", provider),
+        **oauth_listener("plaintext", provider, "node", NODE_SECRET),
+        **oauth_listener("controller", provider, "node", NODE_SECRET),
     }
     (folder / "token").write_text(KEY.sign(claims()) + "\n")
     (folder / "key.pem").write_bytes(KEY.private.as_pem(private=True))

@@ -48,7 +48,7 @@ CONFIG = {
 
 
 @dataclass(frozen=True)
-class Secured:
+class SecuredNodes:
     """A running cluster, and the options of its clients without credentials."""
 
     cluster: EmbeddedCluster
@@ -56,7 +56,9 @@ class Secured:
 
 
 @pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredNodes]:
     """Run three nodes, each of them broker and controller."""
     protocol, folder = request.param, tmp_path_factory.mktemp("certificates")
     config = {
@@ -74,10 +76,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     }
     with EmbeddedCluster(nodes=3, config=config) as running:
         wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
-        yield Secured(running, transport)
+        yield SecuredNodes(running, transport)
 
 
-def options(secured: Secured, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
+def options(secured: SecuredNodes, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
     return {
         **secured.transport,
         "bootstrap_servers": secured.cluster.bootstrap_servers,
@@ -86,11 +88,13 @@ def options(secured: Secured, password: str = ALICE_SECRET, user: str = "alice")
     }
 
 
-def test_records_are_replicated_and_read(cluster: Secured) -> None:
+def test_records_are_replicated_and_read(cluster: SecuredNodes) -> None:
     assert asyncio.run(transactional_round_trip(options(cluster))) == list(range(RECORDS))
 
 
-def test_clients_and_nodes_authenticate_again(cluster: Secured, caplog: pytest.LogCaptureFixture) -> None:
+def test_clients_and_nodes_authenticate_again(
+    cluster: SecuredNodes, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     asyncio.run(produce_for(options(cluster), 7))
     assert "expired" not in caplog.text
@@ -110,7 +114,7 @@ def test_brokers_change_their_mechanism_without_a_restart() -> None:
         changes = {broker: [ConfigChange(name=name, value=value)] for broker in brokers}
         assert set((await admin.incremental_alter_configs(changes)).values()) == {None}
 
-    async def run(secured: Secured) -> int:
+    async def run(secured: SecuredNodes) -> int:
         scram = {**options(secured), "sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": jaas}
         topic = await create_topic(options(secured))
         async with Admin(**options(secured)) as admin:
@@ -134,11 +138,11 @@ def test_brokers_change_their_mechanism_without_a_restart() -> None:
 
     with EmbeddedCluster(nodes=3, config=config) as running:
         wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
-        assert asyncio.run(run(Secured(running, {"security_protocol": "SASL_PLAINTEXT"}))) > 20
+        assert asyncio.run(run(SecuredNodes(running, {"security_protocol": "SASL_PLAINTEXT"}))) > 20
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("eve", ALICE_SECRET)])
-def test_wrong_credentials_end_at_once(cluster: Secured, user: str, password: str) -> None:
+def test_wrong_credentials_end_at_once(cluster: SecuredNodes, user: str, password: str) -> None:
     async def run() -> None:
         async with Admin(**options(cluster, password, user)) as admin:
             await admin.list_topics()
@@ -150,7 +154,7 @@ def test_wrong_credentials_end_at_once(cluster: Secured, user: str, password: st
 
 
 def test_no_secret_is_logged_or_described(
-    cluster: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    cluster: SecuredNodes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
@@ -167,7 +171,7 @@ def test_no_secret_is_logged_or_described(
 
 
 def test_a_rejected_change_of_a_secret_does_not_show_it(
-    cluster: Secured, caplog: pytest.LogCaptureFixture
+    cluster: SecuredNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     keys = (

@@ -99,13 +99,13 @@ def test_our_clients_use_a_cluster_with_tls_on_every_listener(cluster: EmbeddedC
 
 
 def test_followers_replicate_over_tls(cluster: EmbeddedCluster, folder: Path) -> None:
-    def in_sync(node: BrokerNode) -> int:
+    def isr_size(node: BrokerNode) -> int:
         return len(node.services.image().topics_by_name["replicated"].partitions[0].isr)
 
     options = client_options(folder)
     LOOP.run(create_topic(cluster.bootstrap_servers, options, "replicated"))
     assert LOOP.run(exchange(cluster.bootstrap_servers, options, "replicated")) == b"value"
-    wait_until(lambda: cluster.run(in_sync) == 3)
+    wait_until(lambda: cluster.run(isr_size) == 3)
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
@@ -151,7 +151,7 @@ def test_clients_fail_at_once_with_a_broker_that_they_do_not_trust(
 ) -> None:
     other = {**TRUSTED, "ssl_truststore_certificates": Authority.create("Another CA").pem()}
     with pytest.raises(TlsAuthenticationError, match="certificate verify failed"):
-        LOOP.run(within(use(cluster.bootstrap_servers, {"security_protocol": "SSL", **other})))
+        LOOP.run(wait_briefly(use(cluster.bootstrap_servers, {"security_protocol": "SSL", **other})))
 
 
 @pytest.mark.parametrize("use", [partial(exchange, topic="events"), read_end, describe])
@@ -161,10 +161,10 @@ def test_clients_fail_at_once_if_the_broker_refuses_their_certificate(
     own = Authority.create("Another CA").issue("mallory").write_pem(tmp_path / "mallory.pem", "secret")
     options = {**client_options(tmp_path), "ssl_keystore_location": str(own)}
     with pytest.raises(TlsAuthenticationError, match="unknown ca"):
-        LOOP.run(within(use(cluster.bootstrap_servers, options)))
+        LOOP.run(wait_briefly(use(cluster.bootstrap_servers, options)))
 
 
-async def within(work: Awaitable[object]) -> object:
+async def wait_briefly(work: Awaitable[object]) -> object:
     """Wait at most a quarter of the default timeout."""
     async with asyncio.timeout(TIMEOUT_S):
         return await work

@@ -187,7 +187,7 @@ async def test_offsets_are_committed_with_the_transaction_and_only_as_a_member(
         await producer.init_transactions()
         async with producer.transaction():
             await producer.send_offsets_to_transaction({p0: 5}, consumer.group_metadata())
-        assert (await other.committed([p0]))[p0].offset == 5  # type: ignore[union-attr]
+        assert (await other.committed([p0]))[p0].offset == 5
         with pytest.raises(AbortableTransactionError) as caught:
             async with producer.transaction():
                 stale = consumer.group_metadata()._replace(generation=999)
@@ -199,7 +199,7 @@ async def test_offsets_are_committed_with_the_transaction_and_only_as_a_member(
             await other.committed([p0], timeout_ms=300)
         assert unstable.value.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
         await producer.abort_transaction()
-        assert (await other.committed([p0]))[p0].offset == 5  # type: ignore[union-attr]
+        assert (await other.committed([p0]))[p0].offset == 5
 
 
 async def test_admin_fences_a_producer_and_lists_open_transactions(

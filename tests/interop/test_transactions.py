@@ -51,7 +51,9 @@ def producer_of(request: pytest.FixtureRequest, servers: str, transactional_id: 
         producer.close()
 
 
-def committed_reader(client_factory: ClientFactory, topic: str, partitions: int = 1) -> ForeignConsumer:
+def read_committed_consumer(
+    client_factory: ClientFactory, topic: str, partitions: int = 1
+) -> ForeignConsumer:
     consumer = client_factory.consumer(CLIENTS["confluent"], isolation="read_committed")
     consumer.assign(topic, dict.fromkeys(range(partitions), EARLIEST))
     return consumer
@@ -77,7 +79,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
             producer.abort()
         else:
             producer.commit()
-    reader = committed_reader(client_factory, topic, 2)
+    reader = read_committed_consumer(client_factory, topic, 2)
     received = read_exactly(reader, 6)
     assert sorted((one.partition, one.value) for one in received) == [
         (partition, b"%d" % number) for partition in (0, 1) for number in (0, 2, 4)
@@ -90,7 +92,7 @@ def test_an_open_transaction_is_not_read_before_its_commit(
     producer = producer_of()
     producer.begin()
     producer.send(topic, [b"open"])
-    reader = committed_reader(client_factory, topic)
+    reader = read_committed_consumer(client_factory, topic)
     assert reader.poll(0.3) == []
     producer.commit()
     assert [one.value for one in read_exactly(reader, 1)] == [b"open"]
@@ -108,7 +110,7 @@ def test_a_second_producer_with_the_id_fences_the_first_and_aborts_its_transacti
     with pytest.raises(ForeignError):
         first.commit()
     second.commit()
-    reader = committed_reader(client_factory, topic)
+    reader = read_committed_consumer(client_factory, topic)
     assert [one.value for one in read_exactly(reader, 1)] == [b"of the second"]
 
 
@@ -126,7 +128,7 @@ def test_offsets_are_committed_with_the_transaction_and_discarded_on_abort(
         else:
             producer.abort()
     reader = client_factory.consumer(CLIENTS["confluent"], group=group)
-    assert reader.committed(topic, 0) == 5
+    assert reader.committed_offset(topic, 0) == 5
 
 
 def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
@@ -146,5 +148,5 @@ def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
     again.begin()
     again.send(topic, [b"in time"])
     again.commit()
-    reader = committed_reader(client_factory, topic)
+    reader = read_committed_consumer(client_factory, topic)
     assert [one.value for one in read_exactly(reader, 1)] == [b"in time"]

@@ -10,9 +10,14 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.support.messages.requests_of_all_apis import (
+    TOPIC,
+    await_coordinator,
+    commit_offset,
+    produce_request,
+)
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
-from tests.unit.broker.test_all_api_versions import TOPIC, await_coordinator, commit_offset, produce_request
 from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode

@@ -58,7 +58,7 @@ class Node:
         subprocess.run([TIDELOG, "storage", "format", *options], check=True, timeout=WITHIN_S)
 
     @contextmanager
-    def under(self, owner: str) -> Iterator[KafkaTools]:
+    def run_as(self, owner: str) -> Iterator[KafkaTools]:
         """Run a process of `owner`, yield the tools connected to it, and stop the process."""
         java = ["java", "-Xmx300m", "-cp", f"{self._jars}/*", "kafka.Kafka"]
         start = java if owner == "kafka" else [TIDELOG, "broker", "--config"]

@@ -106,8 +106,8 @@ class KafkaTier:
         wait_until(is_tiered, timeout_s=WITHIN_S)
         return self._audit.borders(topic)
 
-    def consumed(self, topic: str, isolation: str) -> list[tuple[Any, ...]]:
-        """Return the records of a topic as `consumed` does."""
+    def consume_all(self, topic: str, isolation: str) -> list[tuple[Any, ...]]:
+        """Return the records of a topic as `consume_all` does."""
         return consume_all(self.servers, topic, isolation)
 
 

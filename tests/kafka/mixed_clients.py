@@ -35,28 +35,28 @@ class MixedClients:
 
     def wait_for_brokers(self, *numbers: int) -> None:
         """Wait until every running broker reports exactly these brokers."""
-        self._everywhere(lambda admin: set(admin.list_topics(timeout=10).brokers) == set(numbers))
+        self._wait_until_accepted(lambda admin: set(admin.list_topics(timeout=10).brokers) == set(numbers))
 
     def create_topic(self, name: str, assignment: list[list[int]], **configs: str) -> None:
         """Create a topic with these replicas, and wait until all of them are in sync."""
         config = {key.replace("_", "."): text for key, text in configs.items()}
         topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=config)
-        self._ask(self.admin(), "create_topics", [topic])
+        self._call(self.admin(), "create_topics", [topic])
         self.wait_until_whole(name)
 
     def delete_topic(self, name: str, node: Node) -> None:
         """Delete the topic through one node."""
-        self._ask(self.admin(node), "delete_topics", [name])
+        self._call(self.admin(node), "delete_topics", [name])
 
     def set_config(self, kind: ResourceType, name: str, key: str, value: str, node: Node) -> None:
         """Change one config of a topic or a broker through one node."""
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
-        self._ask(self.admin(node), "incremental_alter_configs", [resource])
+        self._call(self.admin(node), "incremental_alter_configs", [resource])
 
     def config(self, kind: ResourceType, name: str, key: str, node: Node) -> str | None:
         """Return a config as reported by one node."""
-        (entries,) = self._ask(self.admin(node), "describe_configs", [ConfigResource(kind, name)])
+        (entries,) = self._call(self.admin(node), "describe_configs", [ConfigResource(kind, name)])
         value: str | None = entries[key].value
         return value
 
@@ -92,7 +92,7 @@ class MixedClients:
                 for partition in partitions.values()
             )
 
-        self._everywhere(is_whole)
+        self._wait_until_accepted(is_whole)
 
     def produce(
         self, topic: str, values: Iterable[str], partitions: int = 1, *, acks: str = "all", first: int = 0
@@ -131,7 +131,7 @@ class MixedClients:
         consumer.subscribe([topic])
         return self._consume(consumer, count, commit=True)
 
-    def committed(self, group: str, topic: str, partitions: int) -> list[int]:
+    def committed_offsets(self, group: str, topic: str, partitions: int) -> list[int]:
         """Return the group's offsets."""
         consumer = self._consumer(group)
         try:
@@ -141,7 +141,7 @@ class MixedClients:
             consumer.close()
 
     @staticmethod
-    def _ask(admin: AdminClient, method: str, requested: list[Any]) -> list[Any]:
+    def _call(admin: AdminClient, method: str, requested: list[Any]) -> list[Any]:
         """Return the results of a call; the client must exist until all are available."""
         futures = getattr(admin, method)(requested)
         return [future.result(WITHIN_S) for future in futures.values()]
@@ -172,7 +172,7 @@ class MixedClients:
             consumer.close()
         return values
 
-    def _everywhere(self, is_so: Callable[[AdminClient], bool]) -> None:
+    def _wait_until_accepted(self, is_so: Callable[[AdminClient], bool]) -> None:
         for node in self.cluster.brokers():
             admin = self.admin(node)
 

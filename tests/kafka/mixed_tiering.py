@@ -134,12 +134,12 @@ class MixedTier:
         """Return the offset that the leader of partition 0 returns to ListOffsets."""
         name = TopicPartition(topic, 0)
 
-        async def look(admin: Admin) -> int:
+        async def list_offset(admin: Admin) -> int:
             listed_offset = (await admin.list_offsets({name: timestamp}))[name]
             assert not isinstance(listed_offset, Exception), listed_offset
             return listed_offset.offset
 
-        return self.send_request(look)
+        return self.send_request(list_offset)
 
     def objects(self, topic: str) -> set[str]:
         """Return the objects of the topic in the bucket, by name."""
@@ -165,7 +165,7 @@ class MixedTier:
         """Return the leader epochs in a broker's checkpoint of the partition."""
         return (self.brokers[number].directory / f"{topic}-0" / "leader-epoch-checkpoint").read_text()
 
-    def dumped(self, number: int, topic: str, name: str, *options: str) -> list[str]:
+    def dump(self, number: int, topic: str, name: str, *options: str) -> list[str]:
         """Return Apache Kafka's dump of a file of the partition, without the line that names the file."""
         path = self.brokers[number].directory / f"{topic}-0" / name
         text = self.cluster.tool(MAIN_CLASSES["kafka-dump-log"], *options, "--files", str(path))

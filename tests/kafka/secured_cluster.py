@@ -157,7 +157,7 @@ class SecuredCluster:
         tools = KafkaTools(self.cluster.jars, servers, "--bootstrap-controller")
         return tools.call("kafka-metadata-quorum", "--command-config", str(config), *arguments)
 
-    def led_by(self, engine: Engine) -> Node:
+    def elect_controller_of(self, engine: Engine) -> Node:
         """Restart leading controllers until one of a kind leads, and return it."""
         while (leader := self.active_controller()).engine is not engine:
             self.cluster.stop(leader)

@@ -24,9 +24,9 @@ from tests.kafka.authorized_nodes import (
     visible,
 )
 from tests.kafka.wider_requests import OTHER_REQUESTS, widen_request
+from tests.support.messages.requests_of_all_apis import GROUP, REQUESTS, TOPIC, ClusterFixture
 from tests.support.messages.version_fields import fit_to_version
-from tests.unit.broker.test_all_api_versions import GROUP, REQUESTS, TOPIC, ClusterFixture
-from tests.unit.broker.test_authorized_requests import EVERYTHING, requirements
+from tests.support.security.requirements import EVERYTHING, requirements
 from tidelog.broker.security.authorization.required_operations import CONTROLLER_OPERATIONS, Scope
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.kafka.test_kafka_tools import WITHIN_S
-from tests.kafka.test_metadata_directory import Node
+from tests.kafka.directory_node import WITHIN_S, Node
 from tests.kafka.tools import KafkaTools
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
@@ -109,7 +108,7 @@ def test_tidelog_and_kafka_compact_a_log_alternately(tmp_path: Path) -> None:
     node.format()
     latest: dict[bytes, bytes | None] = {}
     for turn, owner in enumerate(("tidelog", "kafka", "tidelog", "kafka")):
-        with node.under(owner) as tools:
+        with node.run_as(owner) as tools:
             servers = tools.bootstrap_servers
             if not turn:
                 tools.run("kafka-topics", "--create", "--topic", "t", "--config", "cleanup.policy=compact")

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
-from tests.support.network.raw_client import RawClient
+from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.groups.consumer.embedded_protocol import read_assignment
 from tidelog.protocol.codec import encode
@@ -36,7 +33,6 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -62,25 +58,12 @@ Partitions = tuple[tuple[str, int], ...]
 class Broker:
     """One broker, with the ids of its topics."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.cluster = MixedCluster(path)
-        self.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        node = self.cluster.add(1, engine, "broker", SETTINGS)
-        for each in self.cluster.nodes.values():
-            self.cluster.format(each)
-        self.cluster.start(*self.cluster.nodes.values())
-        clients = MixedClients(self.cluster)
-        clients.wait_for_brokers(1)
-        for name, count in TOPICS.items():
-            clients.create_topic(name, [[1]] * count)
-        clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
-        host, _, port = node.address.partition(":")
-        self.client = RawClient(host, int(port), 60)
-        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
-        self.ids = {topic.name or "": topic.topic_id for topic in metadata.topics}
-        self.group = "loaded"
+    def __init__(self, broker: SeparateBroker) -> None:
+        broker.clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
+        self.client = broker.client
+        self.ids = broker.topic_ids()
         self.names = {topic_id: name for name, topic_id in self.ids.items()}
-
+        self.group = "loaded"
         wait_until(lambda: self.description()[0] not in _RETRIED)
 
     def heartbeat(self, member: Member, epoch: int, sent: Sent) -> tuple[object, ...]:
@@ -244,15 +227,8 @@ class ClassicMember:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
-    """Run one broker of each kind, each with a controller of Apache Kafka."""
-    started: list[Broker] = []
-    try:
-        for engine in (Engine.TIDELOG, Engine.KAFKA):
-            started.append(Broker(engine, tmp_path_factory.mktemp(engine.name)))
-        yield started[0], started[1]
-    finally:
-        for broker in started:
-            broker.cluster.end()
+    with run_separate_brokers(tmp_path_factory, SETTINGS, TOPICS) as (ours, kafkas):
+        yield Broker(ours), Broker(kafkas)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -299,7 +275,7 @@ def test_classic_members_of_a_consumer_group_get_the_same_responses(brokers: tup
     classic: list[ClassicMember] = []
     received_errors: Counter[tuple[str, ErrorCode]] = Counter()
 
-    def same(what: str, responses: list[Any]) -> Any:
+    def require_equal(what: str, responses: list[Any]) -> Any:
         assert responses[0] == responses[1], f"{what}: {responses}"
         received_errors[what, responses[0] if isinstance(responses[0], ErrorCode) else responses[0][0]] += 1
         return responses[0]
@@ -309,13 +285,15 @@ def test_classic_members_of_a_consumer_group_get_the_same_responses(brokers: tup
             member = random.choice(members)
             kind = random.choice(("beat", "owned", "changed"))
             epoch, sent = heartbeat_of(kind, member, random)
-            error, _, new_epoch, _, assigned = same(kind, [b.heartbeat(member, epoch, sent) for b in brokers])
+            error, _, new_epoch, _, assigned = require_equal(
+                kind, [b.heartbeat(member, epoch, sent) for b in brokers]
+            )
             apply(member, kind, error, new_epoch, assigned)
         elif len(classic) < 2 and random.random() < 0.2:
             classic.append(ClassicMember(random.choice("ijk"), random.choice(SUBSCRIPTIONS)))
         elif classic:
             each = random.choice(classic)
-            act(each, random, brokers, same)
+            act(each, random, brokers, require_equal)
             if each.generation == LEFT:
                 classic.remove(each)
         if step % 3 == 0:
@@ -333,25 +311,25 @@ def act(
     member: ClassicMember,
     random: Random,
     brokers: tuple[Broker, Broker],
-    same: Callable[[str, list[Any]], Any],
+    require_equal: Callable[[str, list[Any]], Any],
 ) -> None:
     """Send the next request of a classic member, or at times another one, to both brokers."""
     if random.random() < 0.05:
-        same("leave", [broker.leave(member) for broker in brokers])
+        require_equal("leave", [broker.leave(member) for broker in brokers])
         member.generation = LEFT
         return
     if member.generation < 0 or random.random() < 0.1:
         if random.random() < 0.3:
             member.topics = random.choice(SUBSCRIPTIONS)
-        error, generation, *_ = same("join", [broker.join(member) for broker in brokers])
+        error, generation, *_ = require_equal("join", [broker.join(member) for broker in brokers])
         member.generation = generation if error is ErrorCode.NONE else -1
         return
     if random.random() < 0.1:
         member.generation += random.choice((-1, 1))
     if random.random() < 0.5:
-        (error, _) = same("sync", [broker.sync(member) for broker in brokers])
+        (error, _) = require_equal("sync", [broker.sync(member) for broker in brokers])
     else:
-        error = same("heartbeat", [broker.classic_heartbeat(member) for broker in brokers])
+        error = require_equal("heartbeat", [broker.classic_heartbeat(member) for broker in brokers])
     if error is not ErrorCode.NONE:
         member.generation = -1
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):

@@ -76,7 +76,7 @@ class Clients:
             self.user("alice"),
         )
         (token,) = tokens_in(output).values()
-        wait_until(lambda: token.token_id in self.described("alice"))
+        wait_until(lambda: token.token_id in self.describe("alice"))
         return token
 
     def change(self, kind: str, user: str, token: Token, period_ms: int = -1) -> str:
@@ -94,7 +94,7 @@ class Clients:
         )
         return done.stdout + done.stderr
 
-    def described(self, user: str) -> dict[str, Token]:
+    def describe(self, user: str) -> dict[str, Token]:
         """Return the tokens of alice that a user sees; the tool describes none without an owner."""
         options = ("--describe", "--owner-principal", "User:alice", "--command-config", self.user(user))
         return tokens_in(self._tools.run("kafka-delegation-tokens", *options))
@@ -132,12 +132,12 @@ def node(tmp_path: Path) -> Node:
 def test_tokens_of_both_are_described_used_and_expired_by_both(node: Node, tmp_path: Path) -> None:
     clients = Clients(node, os.environ["TIDELOG_KAFKA_JARS"], tmp_path)
     node.format()
-    with node.under("tidelog") as tools:
+    with node.run_as("tidelog") as tools:
         tools.run("kafka-topics", "--create", "--topic", "tides", "--partitions", "1")
         ours = clients.create("--renewer-principal", "User:bob")
         removed = clients.create()
         assert (ours.owner, ours.requester, ours.renewers) == ("User:alice", "User:alice", "[User:bob]")
-        assert clients.described("alice") == {each.token_id: each for each in (ours, removed)}
+        assert clients.describe("alice") == {each.token_id: each for each in (ours, removed)}
         clients.write(clients.token(ours), "ours")
         assert "expiry" in clients.change("renew", "bob", ours).lower()
         assert "OwnerMismatch" in clients.change("expire", "bob", removed)
@@ -147,18 +147,18 @@ def test_tokens_of_both_are_described_used_and_expired_by_both(node: Node, tmp_p
         for name in "abcd":
             tools.run("kafka-topics", "--create", "--topic", name, "--partitions", "5")
     assert node.snapshots()
-    with node.under("kafka") as tools:
-        assert clients.described("alice") == {ours.token_id: ours}
+    with node.run_as("kafka") as tools:
+        assert clients.describe("alice") == {ours.token_id: ours}
         clients.write(clients.token(ours, "SCRAM-SHA-512"), "ours-at-kafka")
         kafkas = clients.create("--renewer-principal", "User:bob")
         clients.write(clients.token(kafkas), "kafkas")
         for name in "efgh":
             tools.run("kafka-topics", "--create", "--topic", name, "--partitions", "5")
-    with node.under("tidelog"):
-        assert clients.described("alice") == {each.token_id: each for each in (ours, kafkas)}
+    with node.run_as("tidelog"):
+        assert clients.describe("alice") == {each.token_id: each for each in (ours, kafkas)}
         assert clients.read(clients.token(kafkas, "SCRAM-SHA-512"), 3) == ["kafkas", "ours", "ours-at-kafka"]
         clients.change("expire", "bob", kafkas)
-        wait_until(lambda: set(clients.described("alice")) == {ours.token_id})
+        wait_until(lambda: set(clients.describe("alice")) == {ours.token_id})
         refused = clients.refusal("kafka-topics", clients.token(kafkas), "--list")
         assert "SaslAuthenticationException" in refused
         assert "DelegationTokenNotFound" in clients.change("renew", "bob", kafkas)

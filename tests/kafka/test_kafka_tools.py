@@ -56,7 +56,7 @@ def test_topics_are_created_described_altered_and_deleted(tools: KafkaTools) -> 
     )
 
 
-def test_console_producer_consumer_and_consumer_groups(tools: KafkaTools) -> None:
+def test_the_console_tools_exchange_records_and_describe_their_group(tools: KafkaTools) -> None:
     tools.run(
         "kafka-topics", "--create", "--topic", "lines", "--partitions", "3", "--replication-factor", "3"
     )

@@ -67,7 +67,7 @@ def move_with_tools(owner: str, jars: str, root: Path) -> Session:
     # The tool sees only few steps of the copy if requests are large.
     node = Node(root, jars, "replica.fetch.max.bytes=65536\n", directory_count=2)
     node.format()
-    with node.under(owner) as tools:
+    with node.run_as(owner) as tools:
         session = Session(tools, node, root)
         tools.run("kafka-topics", "--create", "--topic", "moved", "--replica-assignment", "1")
         properties = f"bootstrap.servers={tools.bootstrap_servers}"

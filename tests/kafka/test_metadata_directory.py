@@ -27,17 +27,17 @@ def topics(tools: KafkaTools) -> set[str]:
 
 def test_kafka_and_tidelog_continue_with_each_others_metadata_directory(node: Node) -> None:
     node.format()
-    with node.under("tidelog") as tools:
+    with node.run_as("tidelog") as tools:
         create(tools, "a", "b", "c", "d")
         tools.run("kafka-console-producer", "--topic", "a", stdin="ours\n")
     ours = node.snapshots()
     assert len(ours) > 1
-    with node.under("kafka") as tools:
+    with node.run_as("kafka") as tools:
         assert topics(tools) >= {"a", "b", "c", "d"}
         create(tools, "e", "f", "g")
         tools.run("kafka-console-producer", "--topic", "a", stdin="kafka's\n")
     assert node.snapshots() - ours
-    with node.under("tidelog") as tools:
+    with node.run_as("tidelog") as tools:
         assert topics(tools) >= {"a", "b", "c", "d", "e", "f", "g"}
         create(tools, "h")
         status = tools.run("kafka-metadata-quorum", "describe", "--status")

@@ -27,7 +27,7 @@ BROKER = ConfigResource.Type.BROKER
 
 
 @dataclass(slots=True)
-class Mixed:
+class MixedNodes:
     """Controller 100; brokers 1 and 2 are Tidelog's, broker 3 is Apache Kafka's."""
 
     cluster: MixedCluster
@@ -56,7 +56,7 @@ class Mixed:
 
 
 @pytest.fixture(scope="module", params=list(Engine), ids=["under-Kafka", "under-Tidelog"])
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedNodes]:
     """Run the cluster."""
     cluster = MixedCluster(tmp_path_factory.mktemp("mixed"))
     controller = cluster.add(100, request.param, "controller")
@@ -71,7 +71,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         cluster.start(controller, *brokers)
         clients = MixedClients(cluster)
         clients.wait_for_brokers(1, 2, 3)
-        yield Mixed(cluster, clients, controller, brokers)
+        yield MixedNodes(cluster, clients, controller, brokers)
     finally:
         cluster.end()
 
@@ -84,7 +84,7 @@ def is_empty(folder: Path, pattern: str) -> bool:
     return not list(folder.glob(pattern))
 
 
-def test_every_broker_leads_and_all_logs_are_equal(mixed: Mixed) -> None:
+def test_every_broker_leads_and_all_logs_are_equal(mixed: MixedNodes) -> None:
     mixed.clients.create_topic("tides", ASSIGNMENT, min_insync_replicas="2")
     values = [f"value {number}" for number in range(3000)]
     mixed.clients.produce("tides", values, 3)
@@ -92,7 +92,7 @@ def test_every_broker_leads_and_all_logs_are_equal(mixed: Mixed) -> None:
     mixed.wait_until_equal("tides")
 
 
-def test_configs_changed_at_one_broker_apply_to_all(mixed: Mixed) -> None:
+def test_configs_changed_at_one_broker_apply_to_all(mixed: MixedNodes) -> None:
     mixed.clients.create_topic("configured", ASSIGNMENT)
     for contacted in mixed.brokers:
         expected_value = str(1_000_000 + contacted.number)
@@ -107,7 +107,7 @@ def test_configs_changed_at_one_broker_apply_to_all(mixed: Mixed) -> None:
         wait_until(partial(is_returned, broker_config, expected_value), timeout_s=WITHIN_S)
 
 
-def test_a_deleted_topic_is_removed_from_every_directory(mixed: Mixed) -> None:
+def test_a_deleted_topic_is_removed_from_every_directory(mixed: MixedNodes) -> None:
     for contacted in mixed.brokers:
         mixed.clients.create_topic("short", ASSIGNMENT)
         mixed.clients.produce("short", ["a", "b", "c"], 3)
@@ -117,7 +117,7 @@ def test_a_deleted_topic_is_removed_from_every_directory(mixed: Mixed) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_each_broker_stops_and_returns_without_loss(mixed: Mixed, clean: bool) -> None:
+def test_each_broker_stops_and_returns_without_loss(mixed: MixedNodes, clean: bool) -> None:
     name = "stopped" if clean else "killed"
     mixed.clients.create_topic(name, ASSIGNMENT, min_insync_replicas="2")
     written = [f"before {number}" for number in range(300)]
@@ -135,7 +135,7 @@ def test_each_broker_stops_and_returns_without_loss(mixed: Mixed, clean: bool) -
 
 
 @pytest.mark.parametrize("number", [1, 3], ids=["Tidelog", "Apache Kafka"])
-def test_unreplicated_records_are_truncated_when_their_leader_returns(mixed: Mixed, number: int) -> None:
+def test_unreplicated_records_are_truncated_when_their_leader_returns(mixed: MixedNodes, number: int) -> None:
     name = f"cut-{number}"
     replicas = [number, *(broker.number for broker in mixed.brokers if broker.number != number)]
     mixed.clients.create_topic(name, [replicas])
@@ -161,7 +161,7 @@ def test_unreplicated_records_are_truncated_when_their_leader_returns(mixed: Mix
 
 
 @pytest.mark.parametrize("number", [1, 3], ids=["Tidelog", "Apache Kafka"])
-def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, number: int) -> None:
+def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: MixedNodes, number: int) -> None:
     name = f"moved-{number}"
     mixed.clients.create_topic(name, [[1, 2], [3, 1]])
     mixed.clients.produce(name, [str(each) for each in range(200)], 2)
@@ -191,7 +191,9 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
     assert first == second != b""
 
 
-def test_group_offsets_are_kept_when_the_coordinator_moves_to_the_other_implementation(mixed: Mixed) -> None:
+def test_group_offsets_are_kept_when_the_coordinator_moves_to_the_other_implementation(
+    mixed: MixedNodes,
+) -> None:
     mixed.clients.create_topic("grouped", ASSIGNMENT)
     mixed.clients.produce("grouped", [str(number) for number in range(300)], 3)
     groups = [f"group {number}" for number in range(6)]
@@ -201,14 +203,14 @@ def test_group_offsets_are_kept_when_the_coordinator_moves_to_the_other_implemen
     for broker in mixed.brokers:
         mixed.cluster.stop(broker)
         for group in groups:
-            assert mixed.clients.committed(group, "grouped", 3) == [100, 100, 100]
+            assert mixed.clients.committed_offsets(group, "grouped", 3) == [100, 100, 100]
         mixed.return_of(broker, "__consumer_offsets")
     for group in groups:
-        assert mixed.clients.committed(group, "grouped", 3) == [100, 100, 100]
+        assert mixed.clients.committed_offsets(group, "grouped", 3) == [100, 100, 100]
 
 
 @pytest.mark.parametrize("number", [2, 3], ids=["Tidelog", "Apache Kafka"])
-def test_an_empty_broker_loads_a_snapshot_and_fetches_all_records(mixed: Mixed, number: int) -> None:
+def test_an_empty_broker_loads_a_snapshot_and_fetches_all_records(mixed: MixedNodes, number: int) -> None:
     name = f"whole-{number}"
     mixed.clients.create_topic(name, ASSIGNMENT)
     mixed.clients.produce(name, [str(each) for each in range(300)], 3)
@@ -221,7 +223,7 @@ def test_an_empty_broker_loads_a_snapshot_and_fetches_all_records(mixed: Mixed, 
     mixed.wait_until_equal(name)
 
 
-def test_brokers_continue_after_a_restart_of_the_controller(mixed: Mixed) -> None:
+def test_brokers_continue_after_a_restart_of_the_controller(mixed: MixedNodes) -> None:
     mixed.clients.create_topic("before", ASSIGNMENT)
     mixed.cluster.kill(mixed.controller)
     # The controller assigns the ids of idempotent producers.
@@ -233,7 +235,7 @@ def test_brokers_continue_after_a_restart_of_the_controller(mixed: Mixed) -> Non
     mixed.wait_until_equal("after")
 
 
-def test_kafka_and_tidelog_continue_with_each_others_log_directory(mixed: Mixed) -> None:
+def test_kafka_and_tidelog_continue_with_each_others_log_directory(mixed: MixedNodes) -> None:
     mixed.clients.create_topic("swapped", ASSIGNMENT)
     written = [f"before {each}" for each in range(300)]
     mixed.clients.produce("swapped", written, 3)

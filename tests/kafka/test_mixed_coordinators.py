@@ -37,7 +37,7 @@ def test_new_groups_and_transactions_of_kafkas_coordinators_survive_a_leader_cha
             cluster.stop(stopped)
             clients.wait_for_leader_other_than(stopped, "__consumer_offsets")
             for group in ("consumer", "classic"):
-                assert clients.committed(group, "tides", 2) == [100, 100]
+                assert clients.committed_offsets(group, "tides", 2) == [100, 100]
             # The default of librdkafka is read_committed.
             values = clients.read("tides", 250, 2)
             assert sum(value.startswith("commit_transaction") for value in values) == 50

@@ -30,10 +30,8 @@ from tests.support.security.identity_provider import (
     claims,
     running_provider,
 )
+from tests.support.security.oauth_listener import oauth_listener
 from tests.support.waiting import wait_until
-from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR
-from tidelog.clients.security.oauthbearer.login_settings import LOGIN_HANDLER
-from tidelog.security.jaas import OAUTHBEARER_LOGIN_MODULE
 from tidelog.security.oauthbearer.allowed_resources import ALLOWED_URLS_VARIABLE
 
 TOKEN_LIFETIME_S = 30
@@ -43,13 +41,8 @@ TOKEN_LIFETIME_S = 30
 def listener(name: str, provider: IdentityProvider, node: Node) -> dict[str, str]:
     """Return the settings of one listener, for its clients and for connections to other nodes."""
     prefix = f"listener.name.{name}.oauthbearer.sasl."
-    jaas = f'{OAUTHBEARER_LOGIN_MODULE} required clientId="{node.number}" clientSecret="{SECRET}";'
     return {
-        f"{prefix}jaas.config": jaas,
-        f"{prefix}server.callback.handler.class": SIGNED_VALIDATOR,
-        f"{prefix}login.callback.handler.class": LOGIN_HANDLER,
-        f"{prefix}oauthbearer.jwks.endpoint.url": provider.url + KEYS_PATH,
-        f"{prefix}oauthbearer.token.endpoint.url": provider.url + TOKEN_PATH,
+        **oauth_listener(name, provider, str(node.number), SECRET),
         f"{prefix}oauthbearer.expected.audience": AUDIENCE,
         f"{prefix}oauthbearer.expected.issuer": ISSUER,
     }
@@ -100,7 +93,7 @@ def test_records_are_replicated_in_both_directions(secured: SecuredCluster) -> N
 def test_brokers_of_both_kinds_forward_requests_to_a_controller(
     secured: SecuredCluster, engine: Engine
 ) -> None:
-    secured.led_by(engine)
+    secured.elect_controller_of(engine)
     topic = f"forwarded-{engine.name.lower()}"
     secured.clients.create_topic(topic, [[OURS, KAFKAS]])
     for number, node in enumerate(secured.brokers, 1):

@@ -4,65 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tests.kafka.grants import grant, own_options
 from tests.kafka.kafka_node import WITHIN_S, Engine, Node
-from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster, password_of
+from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster
 from tests.kafka.secured_work import (
     commit_and_abort,
     create_transactional_topic,
     replicate_in_both_directions,
     tier_with_metadata_at_both_kinds,
 )
-from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin
-from tidelog.clients.admin.security import AclBinding
 from tidelog.clients.admin.types import ConfigResource, NewTopic, ResourceType
 from tidelog.clients.consumer.consumer import Consumer as OwnConsumer
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import KafkaError as OwnError
 from tidelog.protocol.ids import TopicPartition as Place
-from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 
 PREFIXED, DENY = PatternType.PREFIXED, PermissionType.DENY
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
-
-
-def grant(
-    secured: SecuredCluster,
-    kind: AclResourceType,
-    name: str,
-    *operations: AclOperation,
-    user: str = "alice",
-    pattern: PatternType = PatternType.LITERAL,
-    permission: PermissionType = PermissionType.ALLOW,
-    host: str = "*",
-) -> None:
-    """Create entries, and wait until both brokers have them."""
-    entries = [AclBinding(kind, name, f"User:{user}", each, permission, host, pattern) for each in operations]
-
-    async def create() -> None:
-        async with Admin(secured.cluster.bootstrap_servers, **own_options(secured, "admin")) as admin:
-            assert set((await admin.create_acls(entries)).values()) == {None}
-
-    asyncio.run(create())
-    for node in secured.brokers:
-        wait_until(partial(has_entries, secured, node, entries), timeout_s=WITHIN_S)
-
-
-def has_entries(secured: SecuredCluster, node: Node, entries: list[AclBinding]) -> bool:
-    """Return whether a broker has these entries."""
-
-    async def list_acls() -> set[AclBinding]:
-        async with Admin(node.address, **own_options(secured, "admin")) as admin:
-            return set(await admin.describe_acls())
-
-    return set(entries) <= asyncio.run(list_acls())
 
 
 def code(call: Callable[[], object]) -> str:
@@ -72,19 +37,6 @@ def code(call: Callable[[], object]) -> str:
     except KafkaException as error:
         return str(error.args[0].name())
     return ""
-
-
-def own_options(secured: SecuredCluster, user: str) -> dict[str, Any]:
-    """Return the options of our own clients for a user."""
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_truststore_type": "PEM",
-        "ssl_truststore_location": secured.authority_file("ca"),
-        "sasl_mechanism": "PLAIN",
-        "sasl_jaas_config": (
-            f'{PLAIN_LOGIN_MODULE} required username="{user}" password="{password_of(user)}";'
-        ),
-    }
 
 
 def creation(secured: SecuredCluster, node: Node, user: str, topic: str) -> str:
@@ -169,7 +121,7 @@ def test_the_same_client_gets_the_same_decisions_from_nodes_of_both_kinds(
     secured: SecuredCluster, engine: Engine
 ) -> None:
     topic = f"decided-by-{engine.name.lower()}"
-    secured.led_by(engine)
+    secured.elect_controller_of(engine)
     secured.clients.create_topic(topic, [[OURS, KAFKAS], [KAFKAS, OURS]])
 
     def decisions_of_brokers(user: str, new: str) -> list[list[str]]:
@@ -210,7 +162,7 @@ def test_the_same_client_gets_the_same_decisions_from_nodes_of_both_kinds(
 def test_a_forwarded_request_is_decided_by_the_address_of_the_client(
     secured: SecuredCluster, engine: Engine
 ) -> None:
-    secured.led_by(engine)
+    secured.elect_controller_of(engine)
     prefix = f"forwarded-{engine.name.lower()}"
     grant(secured, TOPIC, prefix, AclOperation.CREATE, pattern=PREFIXED, host="10.0.0.1")
     for node in secured.brokers:

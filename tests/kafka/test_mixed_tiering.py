@@ -108,12 +108,12 @@ def test_an_empty_follower_starts_after_segments_copied_by_the_other_implementat
     # has an empty snapshot of the same offset on its list of deletions (reported in apache/kafka#14652).
     if newcomer == OURS:
         snapshot = f"{start:020}.snapshot"
-        producers = tier.dumped(newcomer, topic, snapshot)
+        producers = tier.dump(newcomer, topic, snapshot)
         assert producers != []
-        assert sorted(producers) == sorted(tier.dumped(leader, topic, snapshot))
+        assert sorted(producers) == sorted(tier.dump(leader, topic, snapshot))
     assert tier.brokers[newcomer].log_bytes(f"{topic}-0") == tier.brokers[leader].log_bytes(f"{topic}-0")
     name = f"{start:020}.log"
-    assert tier.dumped(newcomer, topic, name, "--deep-iteration") == tier.dumped(
+    assert tier.dump(newcomer, topic, name, "--deep-iteration") == tier.dump(
         leader, topic, name, "--deep-iteration"
     )
     served = tier.raw(topic, start)

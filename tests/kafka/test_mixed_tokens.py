@@ -63,7 +63,7 @@ def code(client: dict[str, Any], work: Callable[[Admin], Awaitable[object]]) -> 
 
 @pytest.mark.parametrize("engine", [Engine.KAFKA, Engine.TIDELOG])
 def test_tokens_are_created_used_and_expired_at_all_brokers(secured: SecuredCluster, engine: Engine) -> None:
-    secured.led_by(engine)
+    secured.elect_controller_of(engine)
     alice = of_user(secured, secured.brokers[0], "alice")
 
     async def create(admin: Admin) -> list[DelegationToken]:

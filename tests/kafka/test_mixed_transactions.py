@@ -47,7 +47,7 @@ def copy(clients: MixedClients, tools: KafkaTools) -> None:
     )  # fmt: skip
     copied = clients.read("copied-to", MESSAGES, 2)
     assert sorted(copied, key=int) == [str(number) for number in range(MESSAGES)]
-    assert clients.committed("copier", "copied-from", 1) == [MESSAGES]
+    assert clients.committed_offsets("copier", "copied-from", 1) == [MESSAGES]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_topic_of_a_running_apache_kafka_is_mounted_and_followed(tier: KafkaTi
         new_end = tier.wait_until_tiered(COMPRESSED).tiered_end
         assert new_end > end
         wait_until(lambda: mounted.offset(COMPRESSED, -1) == new_end)
-        expected = [row for row in tier.consumed(COMPRESSED, "read_committed") if row[0] < new_end]
+        expected = [row for row in tier.consume_all(COMPRESSED, "read_committed") if row[0] < new_end]
         assert consume_all(servers, COMPRESSED, "read_committed") == expected
     assert not any(tmp_path.rglob("*.rsm-manifest"))
 
@@ -68,7 +68,7 @@ def test_a_topic_of_a_running_apache_kafka_is_mounted_and_followed(tier: KafkaTi
 def test_topics_of_apache_kafka_are_restored_from_its_bucket(tier: KafkaTier) -> None:
     ends = {topic: tier.wait_until_tiered(topic).tiered_end for topic in TOPICS}
     before = {
-        (topic, isolation): tier.consumed(topic, isolation)
+        (topic, isolation): tier.consume_all(topic, isolation)
         for topic in TOPICS
         for isolation in ("read_uncommitted", "read_committed")
     }

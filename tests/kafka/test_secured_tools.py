@@ -188,7 +188,7 @@ def test_a_user_without_permission_gets_the_errors_of_apache_kafka(secured: Secu
     printed = {}
     for engine in Engine:
         # A broker and a controller of one kind.
-        secured.led_by(engine)
+        secured.elect_controller_of(engine)
         printed[engine] = {
             command: output(secured.tools(engine), config, *command, stdin="value\n")
             for command in UNAUTHORIZED
@@ -212,7 +212,7 @@ def test_kafka_acls_prints_the_same_for_both_kinds(secured: SecuredCluster) -> N
     denied = ("--deny-principal", "User:erin", "--deny-host", "10.0.0.1")
     printed: dict[Engine, list[list[str]]] = {}
     for engine in Engine:
-        secured.led_by(engine)
+        secured.elect_controller_of(engine)
         tools = secured.tools(engine)
         added = [output(tools, config, "kafka-acls", "--add", *people, *denied, *each) for each in ENTRIES]
 
@@ -253,6 +253,6 @@ def test_kafka_configs_prints_the_same_users_and_quotas_for_both_kinds(secured: 
     ]  # fmt: skip
     printed = {}
     for engine in Engine:
-        secured.led_by(engine)
+        secured.elect_controller_of(engine)
         printed[engine] = [output(secured.tools(engine), config, "kafka-configs", *each) for each in commands]
     assert printed[Engine.TIDELOG] == printed[Engine.KAFKA]

@@ -78,7 +78,7 @@ async def produce(cluster: MixedCluster, topic: str, *values: str) -> None:
         await producer.flush()
 
 
-async def polled(consumer: ShareConsumer, count: int) -> list[ConsumerRecord]:
+async def poll_records(consumer: ShareConsumer, count: int) -> list[ConsumerRecord]:
     """Return the records of polls until there are `count`."""
     records: list[ConsumerRecord] = []
     for _ in range(60):

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
-from tests.support.network.raw_client import RawClient
+from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
-from tidelog.protocol.batch import iterate_headers, read_header
+from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_share_group_offsets as alter
 from tidelog.protocol.messages import delete_share_group_offsets as delete
@@ -35,7 +32,6 @@ from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteG
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tidelog.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
@@ -64,24 +60,13 @@ _RETRIED = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 class Broker:
-    """One broker, with the ids of its topics."""
+    """One broker, with the names of its topics."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.cluster = MixedCluster(path)
-        self.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        self.node = self.cluster.add(1, engine, "broker", SETTINGS)
-        for each in self.cluster.nodes.values():
-            self.cluster.format(each)
-        self.cluster.start(*self.cluster.nodes.values())
-        clients = MixedClients(self.cluster)
-        clients.wait_for_brokers(1)
-        for name, count in TOPICS.items():
-            clients.create_topic(name, [[1]] * count)
-        clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
-        host, _, port = self.node.address.partition(":")
-        self.client = RawClient(host, int(port), 60)
-        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
-        self.names = {topic.topic_id: topic.name or "" for topic in metadata.topics}
+    def __init__(self, broker: SeparateBroker) -> None:
+        broker.clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
+        self.broker = broker
+        self.client = broker.client
+        self.names = {topic_id: name for name, topic_id in broker.topic_ids().items()}
         self.group = "probe"
         key = f"g:{'A' * 21}Q:0"
         wait_until(lambda: self._share_coordinator_error(key) is ErrorCode.NONE)
@@ -136,7 +121,7 @@ class Broker:
             ),
         )
 
-    def assigned(self) -> list[tuple[str, int]]:
+    def assigned_partitions(self) -> list[tuple[str, int]]:
         """Return the partitions that members have, each as often as it is shared."""
         request = ShareGroupDescribeRequest(group_ids=(self.group,))
         (group,) = self.client.send_request(request, 1, ShareGroupDescribeResponse).groups
@@ -251,12 +236,9 @@ class Broker:
     def record_kinds(self) -> set[str]:
         """Return the kinds of records of share groups in the log, each of which is encoded as in the log."""
         kinds = set()
-        log = self.node.log_bytes("__consumer_offsets-0")
-        padded, end = log + bytes(4096), 0
-        while end < len(log):
-            end += read_header(padded, end).size_bytes
-        for position, header in iterate_headers(padded[:end]):
-            for stored in read_records(padded, position, header):
+        log = self.broker.log_of("__consumer_offsets-0")
+        for position, header in iterate_headers(log):
+            for stored in read_records(log, position, header):
                 record = decode_record(stored.key, stored.value)
                 if isinstance(record, ShareGroupRecord):
                     assert encode_record(record) == (stored.key, stored.value)
@@ -278,18 +260,11 @@ class Member:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
-    """Run one broker of each kind, each with a controller of Apache Kafka."""
-    started: list[Broker] = []
-    try:
-        for engine in (Engine.TIDELOG, Engine.KAFKA):
-            started.append(Broker(engine, tmp_path_factory.mktemp(engine.name)))
-        yield started[0], started[1]
-    finally:
-        for broker in started:
-            broker.cluster.end()
+    with run_separate_brokers(tmp_path_factory, SETTINGS, TOPICS) as (ours, kafkas):
+        yield Broker(ours), Broker(kafkas)
 
 
-def same(where: str, results: list[Any]) -> Any:
+def require_equal(where: str, results: list[Any]) -> Any:
     assert results[0] == results[1], where
     return results[0]
 
@@ -338,8 +313,8 @@ def test_random_requests_get_the_same_responses(brokers: tuple[Broker, Broker], 
         errors[one_request(brokers, random, kind, member, members, where)] += 1
         subscribed = {topic for each in members if each.epoch > 0 for topic in each.topics}
         wait_until_initialized(brokers, subscribed)
-        same(f"after {where}", [broker.description() for broker in brokers])
-        same(f"after {where}", [broker.offsets(None) for broker in brokers])
+        require_equal(f"after {where}", [broker.description() for broker in brokers])
+        require_equal(f"after {where}", [broker.offsets(None) for broker in brokers])
     assert errors.keys() >= {
         ErrorCode.NONE,
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -352,20 +327,22 @@ def test_random_requests_get_the_same_responses(brokers: tuple[Broker, Broker], 
     for _ in range(3):
         for member in joined:
             results = [broker.heartbeat(member.member_id, member.epoch, None) for broker in brokers]
-            member.epoch = same("settle", results)[3]
+            member.epoch = require_equal("settle", results)[3]
     assert len({member.epoch for member in joined}) <= 1
-    same("assigned", [broker.assigned() for broker in brokers])
-    same("listed", [broker.listed() for broker in brokers])
-    same("other protocols", [broker.errors_of_other_protocols() for broker in brokers])
+    require_equal("assigned", [broker.assigned_partitions() for broker in brokers])
+    require_equal("listed", [broker.listed() for broker in brokers])
+    require_equal("other protocols", [broker.errors_of_other_protocols() for broker in brokers])
     for member in [each for each in members if each.epoch > 0]:
-        same("leave", [broker.heartbeat(member.member_id, -1, None) for broker in brokers])
+        require_equal("leave", [broker.heartbeat(member.member_id, -1, None) for broker in brokers])
     for topics in (("t",), ("missing", "v"), ("t",)):
-        same(f"alter {topics}", [broker.alter(topics, 3) for broker in brokers])
-        same(f"offsets {topics}", [broker.offsets((*topics, "missing")) for broker in brokers])
-        same(f"delete offsets {topics}", [broker.delete_offsets((*topics, "u")) for broker in brokers])
-        same("offsets", [broker.offsets(None) for broker in brokers])
-    assert same("delete group", [broker.delete_group() for broker in brokers]) is ErrorCode.NONE
-    same("deleted", [broker.description() for broker in brokers])
+        require_equal(f"alter {topics}", [broker.alter(topics, 3) for broker in brokers])
+        require_equal(f"offsets {topics}", [broker.offsets((*topics, "missing")) for broker in brokers])
+        require_equal(
+            f"delete offsets {topics}", [broker.delete_offsets((*topics, "u")) for broker in brokers]
+        )
+        require_equal("offsets", [broker.offsets(None) for broker in brokers])
+    assert require_equal("delete group", [broker.delete_group() for broker in brokers]) is ErrorCode.NONE
+    require_equal("deleted", [broker.description() for broker in brokers])
 
 
 def one_request(
@@ -379,13 +356,13 @@ def one_request(
     """Send one request to both; return its error."""
     topics = random.choice((("t",), ("u", "v"), ("missing",)))
     if kind == "alter":
-        return ErrorCode(same(where, [broker.alter(topics, 2) for broker in brokers])[0])
+        return ErrorCode(require_equal(where, [broker.alter(topics, 2) for broker in brokers])[0])
     if kind == "delete offsets":
-        return ErrorCode(same(where, [broker.delete_offsets(topics) for broker in brokers])[0])
+        return ErrorCode(require_equal(where, [broker.delete_offsets(topics) for broker in brokers])[0])
     if kind == "delete group":
-        return ErrorCode(same(where, [broker.delete_group() for broker in brokers]))
+        return ErrorCode(require_equal(where, [broker.delete_group() for broker in brokers]))
     if kind == "unknown member":
-        return ErrorCode(same(where, [broker.heartbeat("x", 3, None) for broker in brokers])[0])
+        return ErrorCode(require_equal(where, [broker.heartbeat("x", 3, None) for broker in brokers])[0])
     if kind == "invalid":
         invalid_epoch, invalid_names, rack = random.choice(
             ((-3, None, None), (0, None, None), (0, (), None), (1, None, " "))
@@ -393,7 +370,7 @@ def one_request(
         results = [
             broker.heartbeat(member.member_id, invalid_epoch, invalid_names, rack) for broker in brokers
         ]
-        return ErrorCode(same(where, results)[0])
+        return ErrorCode(require_equal(where, results)[0])
     epoch = member.epoch
     names: tuple[str, ...] | None = None
     if kind == "leave":
@@ -408,7 +385,7 @@ def one_request(
         names = member.topics = random.choice(SUBSCRIPTIONS)
     elif kind == "full":
         names = member.topics
-    error, _, _, new_epoch, _, _ = same(
+    error, _, _, new_epoch, _, _ = require_equal(
         where, [broker.heartbeat(member.member_id, epoch, names) for broker in brokers]
     )
     if error is ErrorCode.NONE and epoch >= 0:

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
-from tests.support.network.raw_client import RawClient
+from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
@@ -36,10 +33,9 @@ from tidelog.broker.coordinators.share.state_messages import (
     WRITE,
     StateMessages,
 )
-from tidelog.protocol.batch import iterate_headers, read_header
+from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.record import read_records
 from tidelog.protocol.registry import APIS
 
@@ -49,6 +45,7 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.snapshot.update.records.per.snapshot": "4",
 }
+TOPICS = {"t": 2}
 STATE_PARTITION = "__share_group_state-0"
 STEPS = 1500
 _NOT_READY = (
@@ -63,22 +60,10 @@ PARTITIONS = [("t", 0), ("t", 1), ("t", 2), (MISSING_TOPIC, 0), ("t", -1)]
 class Broker:
     """One broker, with the ids of its topics."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.cluster = MixedCluster(path)
-        self.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        self.node = self.cluster.add(1, engine, "broker", SETTINGS)
-        for each in self.cluster.nodes.values():
-            self.cluster.format(each)
-        self.cluster.start(*self.cluster.nodes.values())
-        clients = MixedClients(self.cluster)
-        clients.wait_for_brokers(1)
-        clients.create_topic("t", [[1]] * 2)
-        host, _, port = self.node.address.partition(":")
-        self.client = RawClient(host, int(port), 60)
-        metadata = self.client.send_request(MetadataRequest(topics=None), 12, MetadataResponse)
-        self.ids = {topic.name or "": topic.topic_id for topic in metadata.topics} | {
-            MISSING_TOPIC: UUID(int=99)
-        }
+    def __init__(self, broker: SeparateBroker) -> None:
+        self.broker = broker
+        self.client = broker.client
+        self.ids = broker.topic_ids() | {MISSING_TOPIC: UUID(int=99)}
         wait_until(lambda: self.coordinator_error(self.partition("g", "t", 0).coordinator_key) == 0)
         probe = StateRead(share_partition=self.partition("probe", "t", 0), leader_epoch=-1)
         wait_until(lambda: self.send_request(READ, [probe])[0].error_code not in _NOT_READY)
@@ -107,7 +92,7 @@ class Broker:
         """
         records = []
         topics = {topic_id: UUID(int=number) for number, topic_id in enumerate(self.ids.values())}
-        log = _whole_batches(self.node.log_bytes(STATE_PARTITION))
+        log = self.broker.log_of(STATE_PARTITION)
         for position, header in iterate_headers(log):
             for stored in read_records(log, position, header):
                 record = decode_record(stored.key, stored.value)
@@ -124,25 +109,10 @@ class Broker:
         return records
 
 
-def _whole_batches(log: bytes) -> bytes:
-    """Return the batches with the zeros at the end of the last one, which `log_bytes` cuts off."""
-    padded, position = log + bytes(4096), 0
-    while position < len(log):
-        position += read_header(padded, position).size_bytes
-    return padded[:position]
-
-
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
-    """Run one broker of each kind, each with a controller of Apache Kafka."""
-    started: list[Broker] = []
-    try:
-        for engine in (Engine.TIDELOG, Engine.KAFKA):
-            started.append(Broker(engine, tmp_path_factory.mktemp(engine.name)))
-        yield started[0], started[1]
-    finally:
-        for broker in started:
-            broker.cluster.end()
+    with run_separate_brokers(tmp_path_factory, SETTINGS, TOPICS) as (ours, kafkas):
+        yield Broker(ours), Broker(kafkas)
 
 
 def random_call(random: Random, offsets: dict[str, int]) -> tuple[StateMessages[Any, Any], Any]:

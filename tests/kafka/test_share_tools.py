@@ -33,7 +33,7 @@ def new_group(tools: KafkaTools) -> str:
     return name
 
 
-def consumed(tools: KafkaTools, topic: str, group: str, count: int, *options: str) -> list[str]:
+def consume_values(tools: KafkaTools, topic: str, group: str, count: int, *options: str) -> list[str]:
     """Return the values that one share consumer prints."""
     arguments = ("--topic", topic, "--group", group, "--max-messages", str(count), "--timeout-ms", "10000")
     # It also prints an error if fewer records arrive in time.
@@ -45,10 +45,12 @@ def test_two_share_consumers_get_each_record_once(tools: KafkaTools, topic: str)
     group = new_group(tools)
     received: Counter[str] = Counter()
     with ThreadPoolExecutor(2) as threads:
-        for values in threads.map(lambda _: consumed(tools, topic, group, RECORDS // 2), range(2)):
+        for values in threads.map(lambda _: consume_values(tools, topic, group, RECORDS // 2), range(2)):
             received.update(values)
     # Records beyond the limit of a consumer are released when it ends.
-    while len(received) < RECORDS and (values := consumed(tools, topic, group, RECORDS - len(received))):
+    while len(received) < RECORDS and (
+        values := consume_values(tools, topic, group, RECORDS - len(received))
+    ):
         received.update(values)
     assert received == {f"r{number:03}": 1 for number in range(RECORDS)}
 
@@ -57,10 +59,10 @@ def test_rejected_records_are_not_delivered_again_and_released_ones_are(
     tools: KafkaTools, topic: str
 ) -> None:
     group = new_group(tools)
-    rejected = set(consumed(tools, topic, group, 30, "--reject"))
-    released = set(consumed(tools, topic, group, 30, "--release"))
+    rejected = set(consume_values(tools, topic, group, 30, "--reject"))
+    released = set(consume_values(tools, topic, group, 30, "--release"))
     accepted: set[str] = set()
-    while values := consumed(tools, topic, group, RECORDS):
+    while values := consume_values(tools, topic, group, RECORDS):
         accepted.update(values)
         if rejected | accepted == {f"r{number:03}" for number in range(RECORDS)}:
             break

@@ -66,7 +66,7 @@ def test_batch_streaming_and_offline_reads_equal_a_consumers(
 ) -> None:
     borders = {topic: tier.wait_until_tiered(topic) for topic in TOPICS}
     assert all(0 < one.tiered_end < one.end for one in borders.values()), borders
-    consumed = {topic: tier.consumed(topic, isolation) for topic in TOPICS}
+    consumed = {topic: tier.consume_all(topic, isolation) for topic in TOPICS}
     assert [row[1:] for row in consumed["zstd"]] == [one.row() for one in RECORDS]
     options = {
         "subscribe": ",".join(TOPICS),

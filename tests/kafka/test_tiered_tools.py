@@ -240,17 +240,17 @@ def test_kafka_reads_the_files_of_a_follower_restored_from_the_tier(tier: Tier, 
     wait_until(lambda: "is completed" in tier.tools.run(*reassign, "--verify"), timeout_s=WITHIN_S)
     assert tier.wait_until_tiered("built", (1, 2)) == border
 
-    def dumped(node: int, name: str, *options: str) -> list[str]:
+    def dump(node: int, name: str, *options: str) -> list[str]:
         path = str(tier.replica(node, "built") / name)
         return tier.tools.run("kafka-dump-log", *options, "--files", path).splitlines()[1:]
 
     snapshot = f"{border:020}.snapshot"
-    assert sorted(dumped(2, snapshot)) == sorted(dumped(1, snapshot))
-    assert any(re.search(r"producerId: \d+ ", line) for line in dumped(2, snapshot))
+    assert sorted(dump(2, snapshot)) == sorted(dump(1, snapshot))
+    assert any(re.search(r"producerId: \d+ ", line) for line in dump(2, snapshot))
     log = f"{border:020}.log"
-    deep = dumped(2, log, "--deep-iteration", "--print-data-log")
-    assert deep == dumped(1, log, "--deep-iteration", "--print-data-log")
+    deep = dump(2, log, "--deep-iteration", "--print-data-log")
+    assert deep == dump(1, log, "--deep-iteration", "--print-data-log")
     for kind in ("index", "timeindex"):
-        assert not any("mismatch" in line.lower() for line in dumped(2, f"{border:020}.{kind}"))
+        assert not any("mismatch" in line.lower() for line in dump(2, f"{border:020}.{kind}"))
     checkpoints = [(tier.replica(node, "built") / "leader-epoch-checkpoint").read_text() for node in (1, 2)]
     assert checkpoints[0] == checkpoints[1]

@@ -144,10 +144,10 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, part: float) -> None:
         target = self.log_start + round(part * (self.log_end - self.log_start))
         self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
-        self.cut(target)
+        self.truncate_model(target)
         self.leader_epoch += 1
 
-    def cut(self, end: int) -> None:
+    def truncate_model(self, end: int) -> None:
         """Remove batches that extend beyond `end`."""
         self.batches = [model_batch for model_batch in self.batches if model_batch.next_offset <= end]
         self.log_end = min(self.log_end, end)
@@ -211,9 +211,9 @@ class LogMachine(RuleBasedStateMachine):
         if end < self.log_start:  # everything that readers could get is deleted
             end = self.log_start
             self.batches = []
-        self.cut_after_crash(end)
+        self.truncate_after_crash(end)
 
-    def cut_after_crash(self, end: int) -> None:
+    def truncate_after_crash(self, end: int) -> None:
         self.batches = [model_batch for model_batch in self.batches if model_batch.next_offset <= end]
         self.log_end = end
         self.log.advance_high_watermark(end)

@@ -209,7 +209,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.begin_write(self.partition.release(member))
 
     @rule(by_ms=st.sampled_from([10, 50, 100]))
-    def let_time_pass(self, by_ms: int) -> None:
+    def advance_time(self, by_ms: int) -> None:
         self.timers.advance(by_ms, self.on_expired)
 
     def on_expired(self, lock: AcquisitionLock) -> None:
@@ -291,7 +291,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             return
         while self.writes:
             self.end_write(succeeds=True)
-        self.let_time_pass(LIMITS.lock_duration_ms)
+        self.advance_time(LIMITS.lock_duration_ms)
         for _ in range(10 * len(self.log) + 200):
             self.fetch("a", 100, 100, AcquireMode.BATCH_OPTIMIZED, 100)
             owned = self.owned_by("a")

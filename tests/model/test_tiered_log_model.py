@@ -83,7 +83,7 @@ class TieredLogMachine(RuleBasedStateMachine):
         self.log.remote_border.raise_highest_offset(max(end - 1, -1))
 
     @rule()
-    def another_role(self) -> None:
+    def change_role(self) -> None:
         self.log.remote_border.forget()
 
     @rule()

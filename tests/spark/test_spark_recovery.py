@@ -45,7 +45,7 @@ def topic() -> str:
     return f"tides-{uuid4().hex[:8]}"
 
 
-def bulky(count: int, first: int = 0) -> list[Sent]:
+def large_records(count: int, first: int = 0) -> list[Sent]:
     """Return records of 1 KiB, so that a thousand of them fill a segment."""
     return [Sent(None, b"%01000d" % number, (), 1_000 + number) for number in range(first, first + count)]
 
@@ -58,7 +58,7 @@ def test_a_killed_query_continues_across_the_local_log_start(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
-    first, second = bulky(4_500), bulky(500, 4_500)
+    first, second = large_records(4_500), large_records(500, 4_500)
     produce(cluster.bootstrap_servers, topic, first)
     border = tiered.wait_until_tiered(topic)
     assert 0 < border.local_start < border.log_end
@@ -81,7 +81,7 @@ def test_a_killed_query_from_topic_to_topic_loses_nothing(
     copy = f"{topic}-copy"
     for name in (topic, copy):
         create_topic(cluster.bootstrap_servers, name)
-    sent = bulky(4_500)
+    sent = large_records(4_500)
     produce(cluster.bootstrap_servers, topic, sent)
     options = {"into": copy, "subscribe": topic, "startingOffsets": "earliest"}
     done = run_until_killed(cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="100", **options)
@@ -100,7 +100,7 @@ def test_a_stream_continues_after_a_leader_failure(
     nodes = ThreeNodes(cluster)
     tiered.create(topic)
     nodes.wait_until_whole(topic)
-    first, second = bulky(100), bulky(100, 100)
+    first, second = large_records(100), large_records(100, 100)
     produce(cluster.bootstrap_servers, topic, first)
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic, startingOffsets="earliest")
     query = stream.start(available_now=False)
@@ -122,7 +122,7 @@ def test_a_checkpoint_below_the_log_start_is_data_loss_or_skipped_by_option(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
-    first, second = bulky(50), bulky(4_000, 50)
+    first, second = large_records(50), large_records(4_000, 50)
     produce(cluster.bootstrap_servers, topic, first)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
@@ -146,19 +146,19 @@ def test_added_partitions_are_read_from_their_start(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
-    produce(cluster.bootstrap_servers, topic, bulky(20))
+    produce(cluster.bootstrap_servers, topic, large_records(20))
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic, startingOffsets="earliest")
     stream.run()
 
-    async def grow() -> None:
+    async def add_partitions() -> None:
         async with Admin(cluster.bootstrap_servers) as admin:
             assert (await admin.create_partitions({topic: 3}))[topic] is None
 
-    asyncio.run(grow())
+    asyncio.run(add_partitions())
     ThreeNodes(cluster).wait_until_whole(topic)
-    produce(cluster.bootstrap_servers, topic, bulky(20, 20), partition=2)
+    produce(cluster.bootstrap_servers, topic, large_records(20, 20), partition=2)
     stream.run()
-    assert stream.values() == values(bulky(40))
+    assert stream.values() == values(large_records(40))
     assert {(row["partition"], row["offset"] < 20) for row in stream.rows()} == {(0, True), (2, True)}
 
 
@@ -203,7 +203,7 @@ def test_a_query_that_stops_early_and_one_from_sparks_checkpoint_read_all_record
     """The checkpoint is like that of Spark's Kafka source: compact JSON, with a file of initial offsets."""
     tiered.create(topic, partitions=2)
     for partition in range(2):
-        produce(cluster.bootstrap_servers, topic, bulky(1_500, 1_500 * partition), partition)
+        produce(cluster.bootstrap_servers, topic, large_records(1_500, 1_500 * partition), partition)
         tiered.wait_until_tiered(topic, partition)
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     frame = reader.option("subscribe", topic).load()
@@ -219,7 +219,7 @@ def test_a_query_that_stops_early_and_one_from_sparks_checkpoint_read_all_record
     writer = stream.option("subscribe", topic).load().writeStream.foreachBatch(take)
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)
-    assert batches == {1: values(bulky(10, 1_490), bulky(800, 2_200))}
+    assert batches == {1: values(large_records(10, 1_490), large_records(800, 2_200))}
 
 
 def write_spark_checkpoint(

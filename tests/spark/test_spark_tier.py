@@ -121,13 +121,13 @@ def test_a_stream_continues_from_its_checkpoint_while_segments_are_tiered(
     assert values() == [one.value for one in numbered_records(end, size=300)]
 
 
-def in_options(values: Mapping[str, str]) -> dict[str, str]:
+def with_option_prefix(values: Mapping[str, str]) -> dict[str, str]:
     return {f"rsm.config.{key}": text for key, text in values.items()}
 
 
 def s3_options(config: Mapping[str, str]) -> dict[str, str]:
     storage = {f"storage.{key}": text for key, text in config.items()}
-    return in_options({"storage.backend.class": "s3", **storage})
+    return with_option_prefix({"storage.backend.class": "s3", **storage})
 
 
 def test_encrypted_and_compressed_segments_in_s3_are_read_without_brokers(
@@ -137,7 +137,7 @@ def test_encrypted_and_compressed_segments_in_s3_are_read_without_brokers(
         store = {
             **s3_options(server.config(bucket)),
             # Spark passes names of options in lower case, and one of them contains the id of a key pair.
-            **in_options(encryption_configs(*write_key_pair(key_pair(), tmp_path), pair_id="Key-A")),
+            **with_option_prefix(encryption_configs(*write_key_pair(key_pair(), tmp_path), pair_id="Key-A")),
             "rsm.config.key.prefix": "a/b/",
             "rsm.config.chunk.size": "50000",
             "rsm.config.compression.enabled": "true",

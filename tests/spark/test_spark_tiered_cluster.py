@@ -31,7 +31,7 @@ RECORDS = varied_records(FIRST + SECOND, 400)
 SMALL = {"internal_segment_bytes": "150000", "index_interval_bytes": "1000"}
 
 
-class Tides:
+class TieredCodecTopics:
     """A topic per codec on three nodes, remote except for active segments, and two paths to the tier.
 
     Brokers access the store as `tier`, Spark as `bucket`: a store can be hidden from the brokers only.
@@ -94,9 +94,9 @@ class Tides:
 
 
 @pytest.fixture
-def tides() -> Iterator[Tides]:
+def tides() -> Iterator[TieredCodecTopics]:
     with TemporaryDirectory(prefix="tidelog-spark-") as folder:
-        fixture = Tides(Path(folder))
+        fixture = TieredCodecTopics(Path(folder))
         try:
             fixture.fill()
             yield fixture
@@ -104,7 +104,9 @@ def tides() -> Iterator[Tides]:
             fixture.stop()
 
 
-def batch(spark: SparkSession, tides: Tides, tier: str, **more: str) -> dict[str, list[tuple[Any, ...]]]:
+def batch(
+    spark: SparkSession, tides: TieredCodecTopics, tier: str, **more: str
+) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows of each topic that a batch query reads."""
     reader = spark.read.format("tidelog").options(tier=tier, **tides.options, **more)
     if tier != "offline":
@@ -127,7 +129,7 @@ def sent_records(ends: Mapping[str, int]) -> dict[str, list[tuple[Any, ...]]]:
     return {topic: [one.row() for one in RECORDS[:end]] for topic, end in ends.items()}
 
 
-def read_through_brokers(tides: Tides, topic: str, offset: int) -> None:
+def read_through_brokers(tides: TieredCodecTopics, topic: str, offset: int) -> None:
     """Read one record through brokers alone."""
     values = {
         "kafka.bootstrap.servers": tides.servers,
@@ -152,7 +154,7 @@ def planned_ends(folder: Path) -> dict[str, int]:
 
 @pytest.mark.long
 def test_segments_are_read_through_query_and_leader_failures_and_without_brokers(
-    spark: SparkSession, tides: Tides, tmp_path: Path
+    spark: SparkSession, tides: TieredCodecTopics, tmp_path: Path
 ) -> None:
     border = tides.wait_until_tiered()
     tides.hide_store_from_brokers()

@@ -100,7 +100,7 @@ def _rate_turn(log_bytes: int, record_bytes: int, brokers: Brokers) -> Findings:
     sealed_bytes = sum(path.stat().st_size for path in sealed)
     cpu_before, started = brokers.cpu_seconds(), time.perf_counter()
     brokers.alter_topic(TOPIC, {"cleanup.policy": "compact"})
-    _until_compacted(brokers, TOPIC, int(active.stem))
+    _wait_until_compacted(brokers, TOPIC, int(active.stem))
     seconds = time.perf_counter() - started
     cpu_s = brokers.cpu_seconds() - cpu_before
     brokers.delete_topic(TOPIC)
@@ -150,7 +150,7 @@ def _fill(brokers: Brokers, topic: str, log_bytes: int, record_bytes: int) -> No
     )
 
 
-def _until_compacted(brokers: Brokers, topic: str, end_offset: int) -> None:
+def _wait_until_compacted(brokers: Brokers, topic: str, end_offset: int) -> None:
     """Wait until the cleaner's checkpoint, which both engines write, has reached the active segment."""
     deadline = time.monotonic() + COMPACTED_WITHIN_S
     path = brokers.data(0) / CHECKPOINT

@@ -20,7 +20,7 @@ class TopicShape(NamedTuple):
     batch_bytes: int
 
 
-class Produced(NamedTuple):
+class ProduceFindings(NamedTuple):
     """The throughput of a load, its size, and the CPU time of the brokers."""
 
     megabytes_per_s: float
@@ -28,7 +28,9 @@ class Produced(NamedTuple):
     cpu_s: float
 
 
-def produce(shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bool = False) -> Produced:
+def produce(
+    shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bool = False
+) -> ProduceFindings:
     """Create the topic, write to it for `seconds` at maximum speed with acks=all, and delete it."""
     brokers.create_topic(shape.topic, shape.partitions)
     brokers.wait_until_served(shape.topic, shape.partitions)
@@ -45,7 +47,7 @@ def produce(shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bo
     )
     cpu_s = brokers.cpu_seconds() - cpu_before
     brokers.delete_topic(shape.topic)
-    return Produced(load["bytes_per_s"] / MEGA, load["messages"] * shape.message_bytes, cpu_s)
+    return ProduceFindings(load["bytes_per_s"] / MEGA, load["messages"] * shape.message_bytes, cpu_s)
 
 
 def fill(shape: TopicShape, topic_bytes: int, brokers: Brokers) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.frames import CLIENT_ID, create_topic_frame
 from benchmarks.kafka.brokers import START_WITHIN_S, Brokers, Setup
 from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite, TargetOf
-from benchmarks.loads.pipelined import ask, connect
+from benchmarks.loads.pipelined import connect, send_and_receive
 from benchmarks.processes import BenchmarkError
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_request, read_response_header
@@ -47,7 +47,14 @@ def start_up_cases(effort: Effort) -> list[Case]:
     one, three = Setup(nodes=1, per_turn=True), Setup(nodes=3, per_turn=True)
     return [
         Case(group="1 node", variant="", metrics=(first, cpu), setup=one, turn=_first_response, turn_s=4.5),
-        Case(group="3 nodes, RF 3", variant="", metrics=(created,), setup=three, turn=_created, turn_s=11.0),
+        Case(
+            group="3 nodes, RF 3",
+            variant="",
+            metrics=(created,),
+            setup=three,
+            turn=_measure_creation,
+            turn_s=11.0,
+        ),
     ]
 
 
@@ -55,19 +62,19 @@ def _first_response(brokers: Brokers) -> Findings:
     brokers.format()
     started = time.perf_counter()
     brokers.spawn()
-    _until(brokers, lambda: _names_a_broker(brokers.ports[0]), CONNECT_POLL_S)
+    _wait_until(brokers, lambda: _names_a_broker(brokers.ports[0]), CONNECT_POLL_S)
     return {"first_response_s": time.perf_counter() - started, "cpu_s": brokers.cpu_seconds()}
 
 
-def _created(brokers: Brokers) -> Findings:
+def _measure_creation(brokers: Brokers) -> Findings:
     brokers.format()
     started = time.perf_counter()
     brokers.spawn()
-    _until(brokers, lambda: _is_created(brokers.ports[0], brokers.replication_factor), CREATE_POLL_S)
+    _wait_until(brokers, lambda: _is_created(brokers.ports[0], brokers.replication_factor), CREATE_POLL_S)
     return {"created_s": time.perf_counter() - started}
 
 
-def _until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> None:
+def _wait_until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> None:
     deadline = time.monotonic() + START_WITHIN_S
     while True:
         try:
@@ -83,22 +90,22 @@ def _until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> None:
 
 def _names_a_broker(port: int) -> bool:
     request = encode_request(ApiKey.METADATA, METADATA_VERSION, 1, CLIENT_ID, MetadataRequest(topics=()))
-    answer = _answer(port, request)
+    answer = _request(port, request)
     _, body = read_response_header(memoryview(answer), ApiKey.METADATA, METADATA_VERSION)
     return bool(decode(MetadataResponse, answer[body:], METADATA_VERSION).brokers)
 
 
 def _is_created(port: int, replication_factor: int) -> bool:
-    answer = _answer(port, create_topic_frame("first", PARTITIONS, replication_factor))
+    answer = _request(port, create_topic_frame("first", PARTITIONS, replication_factor))
     _, body = read_response_header(memoryview(answer), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     response = decode(CreateTopicsResponse, answer[body:], CREATE_TOPICS_VERSION)
     return all(topic.error_code == 0 for topic in response.topics)
 
 
-def _answer(port: int, request: bytes) -> bytes:
+def _request(port: int, request: bytes) -> bytes:
     with connect("127.0.0.1", port) as connection:
         connection.settimeout(START_WITHIN_S)
-        return ask(connection, request)
+        return send_and_receive(connection, request)
 
 
 START_UP: Final = Suite(

@@ -96,10 +96,10 @@ def _turn(partition_bytes: int, brokers: Brokers) -> Findings:
     copied_bytes = sum(_sealed_bytes(brokers, number) for number in range(PARTITIONS))
     cpu_before, started = brokers.cpu_seconds(), time.perf_counter()
     brokers.alter_topic(TOPIC, {"remote.storage.enable": "true"})
-    _until(brokers, lambda: _offsets(brokers, OffsetSpec.LATEST_TIERED) == [end - 1 for end in ends])
+    _wait_until(brokers, lambda: _offsets(brokers, OffsetSpec.LATEST_TIERED) == [end - 1 for end in ends])
     copy_s, copy_cpu_s = time.perf_counter() - started, brokers.cpu_seconds() - cpu_before
     brokers.alter_topic(TOPIC, {"local.retention.bytes": "1"})
-    _until(brokers, lambda: _offsets(brokers, OffsetSpec.EARLIEST_LOCAL) == ends)
+    _wait_until(brokers, lambda: _offsets(brokers, OffsetSpec.EARLIEST_LOCAL) == ends)
     places = [(TOPIC, number, end) for number, end in enumerate(ends)]
     rates = [
         run_load("tier", kind="read", places=chosen, max_bytes=FETCH_BYTES, **place)["bytes_per_s"] / MEGA
@@ -131,17 +131,17 @@ def _sealed_bytes(brokers: Brokers, partition: int) -> int:
 def _offsets(brokers: Brokers, spec: OffsetSpec) -> list[int]:
     """Return an offset of each partition; librdkafka's admin client cannot query those of the tier."""
 
-    async def ask() -> list[int]:
+    async def list_offsets() -> list[int]:
         names = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         async with Admin(brokers.addresses) as admin:
             found = await admin.list_offsets(dict.fromkeys(names, int(spec)))
         # An error means that the tier has nothing of the partition yet.
         return [-2 if isinstance(each, KafkaError) else each.offset for each in map(found.__getitem__, names)]
 
-    return asyncio.run(ask())
+    return asyncio.run(list_offsets())
 
 
-def _until(brokers: Brokers, holds: Callable[[], bool]) -> None:
+def _wait_until(brokers: Brokers, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIERED_WITHIN_S
     while not holds():
         brokers.check_running()

@@ -59,7 +59,7 @@ def _produce_case(uses_tls: bool, batch_bytes: int, effort: Effort) -> Case:
 
 
 def _produce(uses_tls: bool, batch_bytes: int, seconds: float, brokers: Brokers) -> Findings:
-    produced = produce(_shape(batch_bytes), seconds, brokers, uses_tls=uses_tls)
+    produced = produce(_topic_shape(batch_bytes), seconds, brokers, uses_tls=uses_tls)
     mebibytes = produced.size_bytes / MEBIBYTE
     return {
         "megabytes_per_s": produced.megabytes_per_s,
@@ -74,7 +74,7 @@ def _consume_case(uses_tls: bool, batch_bytes: int, effort: Effort) -> Case:
         variant=f"{size_name(batch_bytes)} batches",
         metrics=(THROUGHPUT, CPU),
         setup=TLS_NODE,
-        prepare=partial(fill, _shape(batch_bytes), topic_bytes),
+        prepare=partial(fill, _topic_shape(batch_bytes), topic_bytes),
         prepare_s=0.8 + 3.0 * effort.scale,
         turn=partial(_consume, uses_tls, topic_bytes),
         turn_s=0.9 + 1.5 * effort.scale,
@@ -93,7 +93,7 @@ def _consume(uses_tls: bool, topic_bytes: int, brokers: Brokers) -> Findings:
     }
 
 
-def _shape(batch_bytes: int) -> TopicShape:
+def _topic_shape(batch_bytes: int) -> TopicShape:
     return TopicShape(TOPIC, PARTITIONS, MESSAGE_BYTES, batch_bytes)
 
 

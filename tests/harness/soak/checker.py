@@ -77,7 +77,7 @@ class _Partition:
     acknowledged: bytearray = field(default_factory=bytearray)
     read: bytearray = field(default_factory=bytearray)
 
-    def grow_to(self, length: int) -> None:
+    def extend_to(self, length: int) -> None:
         missing = length - len(self.values)
         if missing > 0:
             self.values.extend([_UNKNOWN] * missing)
@@ -188,7 +188,7 @@ class Checker:
     def _on_acknowledgement(self, producer: int, acknowledged: list[tuple[int, int, int]]) -> None:
         for number, partition, offset in acknowledged:
             log = self._partition(partition)
-            log.grow_to(offset + 1)
+            log.extend_to(offset + 1)
             self._place(log, partition, offset, producer << _NUMBER_BITS | number)
             log.acknowledged[offset] = 1
         self._findings.acknowledged += len(acknowledged)
@@ -215,7 +215,7 @@ class Checker:
         end = first + len(values)
         self._positions[reader, partition] = end
         log = self._partition(partition)
-        log.grow_to(end)
+        log.extend_to(end)
         for offset, (producer, number) in enumerate(values, first):
             if producer < 0:
                 self._findings.add(Anomaly.DAMAGED, f"{reader}: partition {partition} offset {offset}")
@@ -278,7 +278,7 @@ class Checker:
             if producer < 0:
                 self._findings.add(Anomaly.DAMAGED, where)
                 continue
-            log.grow_to(offset + 1)
+            log.extend_to(offset + 1)
             self._place(log, partition, offset, producer << _NUMBER_BITS | number)
             if self._share_group.has_accepted_before(member, partition, offset):
                 self._findings.add(Anomaly.DELIVERED_AGAIN, where)

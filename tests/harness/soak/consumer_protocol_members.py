@@ -42,11 +42,11 @@ async def _run_confluent(
     recorder = CommitRecorder(history, f"{GROUP}/{name}")
     leave_at_s = time.monotonic() + stay_s
 
-    def must_stop() -> bool:
+    def has_ended() -> bool:
         return stop.is_set() or time.monotonic() >= leave_at_s
 
     settings = {"group.protocol": "consumer"}
-    await asyncio.to_thread(run_librdkafka, clients, topic, GROUP, settings, recorder, must_stop)
+    await asyncio.to_thread(run_librdkafka, clients, topic, GROUP, settings, recorder, has_ended)
 
 
 MEMBERS: Final = (run_confluent, run_tidelog, run_returning)

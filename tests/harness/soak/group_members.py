@@ -117,7 +117,7 @@ def run_librdkafka(
     consumer.close()
 
 
-class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]
+class _AioListener(ConsumerRebalanceListener):
     def __init__(self, recorder: CommitRecorder) -> None:
         self._recorder = recorder
 

@@ -10,12 +10,12 @@ from typing import Final
 from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
-    lost_answer,
+    lost_response,
     reset,
     server_error,
     silence,
-    slow,
     slow_down,
+    slow_response,
     truncate,
 )
 
@@ -24,10 +24,10 @@ SINGLE_REQUEST_FAULTS: Final[tuple[tuple[Fault, str | None], ...]] = (
     (server_error(503, "ServiceUnavailable"), None),
     (slow_down(), None),
     (reset(), None),
-    (lost_answer(), None),
+    (lost_response(), None),
     (truncate(keep=0), "GET"),
     (truncate(keep=1000), "GET"),
-    (slow(bytes_per_s=2_000), "GET"),
+    (slow_response(bytes_per_s=2_000), "GET"),
     (silence(), None),
 )
 """Faults of single requests, and the affected methods."""
@@ -62,9 +62,9 @@ class FaultScheduler(threading.Thread):
         while not self._stop_event.wait(self._frequency.outage_every_s * self._random.uniform(0.6, 1.4)):
             self.outages += 1
             if self.outages % 2:
-                self._proxy.go_down()
+                self._proxy.stop_listening()
                 self._stop_event.wait(self._frequency.outage_s)
-                self._proxy.come_back()
+                self._proxy.resume_listening()
             else:
                 self._proxy.clear()
                 self._proxy.inject(silence())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.backup import BACKUP
 from tests.support.cli import tidelog, tidelog_output
 from tests.support.metadata.images import image_after_records
-from tests.unit.broker.backup.test_archive import BACKUP
-from tests.unit.broker.backup.test_contents import topic_records
+from tests.support.metadata.topic_records import topic_records
 from tidelog.broker.backup.catalog import BackupCatalog
 from tidelog.broker.backup.collection import metadata_snapshot
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData

@@ -44,7 +44,7 @@ def topic(broker: EmbeddedCluster) -> Topic:
 
 
 @pytest.fixture
-def ten(topic: Topic) -> Topic:
+def ten_records(topic: Topic) -> Topic:
     """Write the values 0 to 9 to partition 0, at timestamps from 1000 on with steps of 10."""
     producer = confluent_kafka.Producer({"bootstrap.servers": topic.bootstrap})
     for number in range(10):
@@ -156,33 +156,35 @@ def test_refused_records_fail_the_command(broker: EmbeddedCluster, topic: Topic)
         (["-p", "1", "-p", "0"], "0123456789"),
     ],
 )
-def test_reading_starts_and_ends_at_the_given_offsets(ten: Topic, options: list[str], values: str) -> None:
-    assert ten.consume("-e", "-f", "%s", *options) == values
+def test_reading_starts_and_ends_at_the_given_offsets(
+    ten_records: Topic, options: list[str], values: str
+) -> None:
+    assert ten_records.consume("-e", "-f", "%s", *options) == values
 
 
-def test_a_count_or_a_time_limit_ends_reading(ten: Topic) -> None:
-    assert ten.consume("-f", "%s", "-n", "3") == "012"
-    assert ten.consume("-f", "%s", "-p", "0", "-o", "e@1050") == "01234"
+def test_a_count_or_a_time_limit_ends_reading(ten_records: Topic) -> None:
+    assert ten_records.consume("-f", "%s", "-n", "3") == "012"
+    assert ten_records.consume("-f", "%s", "-p", "0", "-o", "e@1050") == "01234"
 
 
-def test_a_group_continues_at_its_committed_offset(ten: Topic) -> None:
-    options = ("-g", f"group-{ten.name}", "-f", "%s")
-    assert ten.consume(*options, "-n", "4") == "0123"
-    assert ten.consume(*options, "-e") == "456789"
-    assert ten.consume(*options, "-e") == ""
+def test_a_group_continues_at_its_committed_offset(ten_records: Topic) -> None:
+    options = ("-g", f"group-{ten_records.name}", "-f", "%s")
+    assert ten_records.consume(*options, "-n", "4") == "0123"
+    assert ten_records.consume(*options, "-e") == "456789"
+    assert ten_records.consume(*options, "-e") == ""
 
 
-def test_records_read_but_not_printed_are_not_committed(ten: Topic) -> None:
-    options = ("-g", f"group-{ten.name}", "-f", "%s")
-    assert ten.consume(*options, "-e", "-o", "e@1030") == "012"
-    assert ten.consume(*options, "-e") == "3456789"
+def test_records_read_but_not_printed_are_not_committed(ten_records: Topic) -> None:
+    options = ("-g", f"group-{ten_records.name}", "-f", "%s")
+    assert ten_records.consume(*options, "-e", "-o", "e@1030") == "012"
+    assert ten_records.consume(*options, "-e") == "3456789"
 
 
-def test_a_new_group_may_start_at_the_end(ten: Topic) -> None:
-    options = ("-g", f"group-{ten.name}", "-e", "-f", "%s")
-    assert ten.consume(*options, "-o", "end") == ""
-    ten.produce("later\n", "-p", "0")
-    assert ten.consume(*options) == "later"
+def test_a_new_group_may_start_at_the_end(ten_records: Topic) -> None:
+    options = ("-g", f"group-{ten_records.name}", "-e", "-f", "%s")
+    assert ten_records.consume(*options, "-o", "end") == ""
+    ten_records.produce("later\n", "-p", "0")
+    assert ten_records.consume(*options) == "later"
 
 
 def test_several_topics_are_read_together(broker: EmbeddedCluster) -> None:
@@ -211,11 +213,11 @@ def test_records_are_printed_as_json(topic: Topic) -> None:
     }
 
 
-def test_a_read_error_is_one_line(ten: Topic) -> None:
-    assert "offset 11 is after the end offset 10" in ten.failure("consume", "-o", "11", code=2)
-    assert "has no partition 9: it has 3" in ten.failure("consume", "-p", "9", code=2)
+def test_a_read_error_is_one_line(ten_records: Topic) -> None:
+    assert "offset 11 is after the end offset 10" in ten_records.failure("consume", "-o", "11", code=2)
+    assert "has no partition 9: it has 3" in ten_records.failure("consume", "-p", "9", code=2)
     missing = tidelog_failure(
-        "consume", "missing", "-e", "-X", "default.api.timeout.ms=300", bootstrap=ten.bootstrap
+        "consume", "missing", "-e", "-X", "default.api.timeout.ms=300", bootstrap=ten_records.bootstrap
     )
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in missing
 

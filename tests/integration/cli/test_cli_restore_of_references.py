@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.integration.cli.test_cli_tier_restore import bucket_options, storage_config
-from tests.integration.cli.test_cli_time_travel import CONFLUENT, SourceCluster
+from tests.support.backup import BACKUP
 from tests.support.cli import tidelog_output
 from tests.support.foreign_clients import Message
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import Received
+from tests.support.tier.bucket_settings import bucket_options, storage_config
+from tests.support.tier.source_cluster import CONFLUENT, SourceCluster
 from tests.support.waiting import wait_until
-from tests.unit.broker.backup.test_archive import BACKUP
 from tidelog.broker.backup.catalog import BackupCatalog
 from tidelog.broker.backup.collection import metadata_snapshot
 from tidelog.remote.inspection.bucket import Bucket
@@ -21,7 +21,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 OWN_COUNT = 1_500
 
 
-def lost_cluster(tier: Path) -> list[Received]:
+def create_lost_cluster(tier: Path) -> list[Received]:
     """Fill a topic, restore it as of a time, write to the new topic, back up, and stop the cluster.
 
     Return the records of the new topic that are in the bucket.
@@ -48,7 +48,7 @@ def lost_cluster(tier: Path) -> list[Received]:
 
 
 def test_a_topic_as_of_a_time_is_restored_with_its_source_and_with_its_own_segments(tmp_path: Path) -> None:
-    records = lost_cluster(tmp_path)
+    records = create_lost_cluster(tmp_path)
     with EmbeddedCluster(tiered=True, config=storage_config(tmp_path)) as cluster:
         servers = cluster.bootstrap_servers
         arguments = ("cluster", "restore", "--from", str(tmp_path), "--topics-only")

@@ -241,7 +241,7 @@ def remove_log(cluster: EmbeddedCluster) -> None:
     object_of(cluster, 1, "log").unlink()
 
 
-def cut_log(cluster: EmbeddedCluster) -> None:
+def truncate_log_object(cluster: EmbeddedCluster) -> None:
     path = object_of(cluster, 1, "log")
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -274,7 +274,7 @@ def flip_index_byte(cluster: EmbeddedCluster) -> None:
     ("damage", "kind", "severity", "is_deep"),
     [
         (remove_log, "missing_object", "loss", False),
-        (cut_log, "wrong_size", "loss", False),
+        (truncate_log_object, "wrong_size", "loss", False),
         (corrupt_manifest, "bad_manifest", "loss", False),
         (add_orphan, "orphan", "leftover", False),
         (flip_byte, "bad_batch", "loss", True),

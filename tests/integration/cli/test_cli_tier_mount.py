@@ -16,14 +16,14 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.integration.cli.test_cli_tier_restore import TIMEOUT_S, storage_config
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import Received
 from tests.support.nodes.killed_restore import MountStep
+from tests.support.tier.bucket_settings import storage_config
 from tests.support.tier.tiered_topics import TieredTopics
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 CONFLUENT = CLIENTS["confluent"]

@@ -80,7 +80,7 @@ def flip_byte(path: Path) -> None:
     path.write_bytes(data)
 
 
-def cut(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
@@ -91,7 +91,7 @@ def flip_index_byte(path: Path) -> None:
     indexes.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [flip_byte, cut, Path.unlink, flip_index_byte])
+@pytest.mark.parametrize("damage", [flip_byte, truncate_file, Path.unlink, flip_index_byte])
 def test_a_damaged_segment_is_written_again_with_the_same_bytes(
     damage: Callable[[Path], None], damaged: EmbeddedCluster
 ) -> None:

@@ -19,6 +19,7 @@ from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import Received
 from tests.support.nodes.killed_restore import RestoreStep
 from tests.support.nodes.topic_admin import TopicAdmin
+from tests.support.tier.bucket_settings import bucket_options, storage_config
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.testing.embedded import EmbeddedCluster
@@ -76,36 +77,25 @@ def write_transactions(servers: str, topic: str) -> int:
     return count
 
 
-def storage_config(tier: Path) -> dict[str, str]:
-    return {
-        "rsm.config.storage.backend.class": "filesystem",
-        "rsm.config.storage.root": str(tier),
-    }
-
-
-def bucket_options(tier: Path) -> list[str]:
-    return ["-C", "storage.backend.class=filesystem", "-C", f"storage.root={tier}"]
-
-
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> LostCluster:
+def lost_cluster(tmp_path_factory: pytest.TempPathFactory) -> LostCluster:
     tier = tmp_path_factory.mktemp("tier")
     return LostCluster(tier)
 
 
 @pytest.fixture(scope="module")
-def cluster(lost: LostCluster) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, tiered=True, config=storage_config(lost.tier)) as running:
+def cluster(lost_cluster: LostCluster) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, tiered=True, config=storage_config(lost_cluster.tier)) as running:
         yield running
 
 
-def restore(cluster: EmbeddedCluster, lost: LostCluster, *arguments: str) -> list[dict[str, Any]]:
+def restore(cluster: EmbeddedCluster, lost_cluster: LostCluster, *arguments: str) -> list[dict[str, Any]]:
     text = tidelog_output(
         "tier",
         "restore",
         *arguments,
         "--json",
-        *bucket_options(lost.tier),
+        *bucket_options(lost_cluster.tier),
         bootstrap=cluster.bootstrap_servers,
     )
     documents: list[dict[str, Any]] = json.loads(text)
@@ -113,26 +103,26 @@ def restore(cluster: EmbeddedCluster, lost: LostCluster, *arguments: str) -> lis
 
 
 def test_a_dry_run_reports_the_topics_and_changes_nothing(
-    cluster: EmbeddedCluster, lost: LostCluster
+    cluster: EmbeddedCluster, lost_cluster: LostCluster
 ) -> None:
-    ledger, tides = restore(cluster, lost, "--all")
+    ledger, tides = restore(cluster, lost_cluster, "--all")
     assert (ledger["topic"], tides["topic"]) == ("ledger", "tides")
     assert not tides["restored"] and tides["obstacles"] == []
     (partition,) = tides["partitions"]
-    assert (partition["start_offset"], partition["end_offset"]) == (0, lost.tiered_end["tides"])
+    assert (partition["start_offset"], partition["end_offset"]) == (0, lost_cluster.tiered_end["tides"])
     assert not cluster.run(lambda node: "tides" in node.services.image().topics_by_name)
 
 
 def test_a_restored_topic_has_its_id_and_every_tiered_record_and_accepts_new_ones(
-    cluster: EmbeddedCluster, lost: LostCluster
+    cluster: EmbeddedCluster, lost_cluster: LostCluster
 ) -> None:
-    (document,) = restore(cluster, lost, "tides", "--execute")
+    (document,) = restore(cluster, lost_cluster, "tides", "--execute")
     assert document["restored"]
     (partition,) = document["partitions"]
-    end = lost.tiered_end["tides"]
+    end = lost_cluster.tiered_end["tides"]
     assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, end)
     clients = ClientFactory(cluster.bootstrap_servers)
-    expected = lost.tiered_records("tides")
+    expected = lost_cluster.tiered_records("tides")
     assert len(expected) == end
     assert clients.consume(CONFLUENT, "tides", end) == expected
     (receipt,) = clients.produce(CONFLUENT, "tides", [Message(b"after")])
@@ -142,9 +132,9 @@ def test_a_restored_topic_has_its_id_and_every_tiered_record_and_accepts_new_one
 
 
 def test_followers_of_a_restored_topic_join_the_isr_at_its_end(
-    cluster: EmbeddedCluster, lost: LostCluster
+    cluster: EmbeddedCluster, lost_cluster: LostCluster
 ) -> None:
-    restore(cluster, lost, "tides", "--execute")
+    restore(cluster, lost_cluster, "tides", "--execute")
 
     def is_whole() -> bool:
         partition = cluster.run(lambda node: node.services.image().topics_by_name["tides"].partitions[0])
@@ -155,15 +145,15 @@ def test_followers_of_a_restored_topic_join_the_isr_at_its_end(
     for node_id in cluster.nodes:
         border = tiered.border("tides", node_id=node_id)
         assert border.log_start == 0
-        assert border.local_start == lost.tiered_end["tides"]
+        assert border.local_start == lost_cluster.tiered_end["tides"]
 
 
 def test_committed_and_aborted_transactions_of_a_restored_topic_are_read_as_before(
-    cluster: EmbeddedCluster, lost: LostCluster
+    cluster: EmbeddedCluster, lost_cluster: LostCluster
 ) -> None:
-    (document,) = restore(cluster, lost, "ledger", "--execute")
+    (document,) = restore(cluster, lost_cluster, "ledger", "--execute")
     clients = ClientFactory(cluster.bootstrap_servers)
-    tiered = lost.tiered_records("ledger")
+    tiered = lost_cluster.tiered_records("ledger")
     read = clients.consume(CONFLUENT, "ledger", len(tiered), isolation="read_uncommitted")
     assert read == tiered
     (partition,) = document["partitions"]
@@ -183,8 +173,8 @@ def test_committed_and_aborted_transactions_of_a_restored_topic_are_read_as_befo
     clients.close()
 
 
-def test_a_repeated_restore_changes_nothing(cluster: EmbeddedCluster, lost: LostCluster) -> None:
-    restore(cluster, lost, "tides", "--execute")
+def test_a_repeated_restore_changes_nothing(cluster: EmbeddedCluster, lost_cluster: LostCluster) -> None:
+    restore(cluster, lost_cluster, "tides", "--execute")
 
     def metadata_ends() -> list[int]:
         return cluster.run(
@@ -196,20 +186,20 @@ def test_a_repeated_restore_changes_nothing(cluster: EmbeddedCluster, lost: Lost
         )
 
     before = metadata_ends()
-    (document,) = restore(cluster, lost, "tides", "--execute")
+    (document,) = restore(cluster, lost_cluster, "tides", "--execute")
     assert document["restored"]
     assert metadata_ends() == before
 
 
-def test_a_topic_of_the_same_name_with_another_id_is_not_replaced(lost: LostCluster) -> None:
-    with EmbeddedCluster(tiered=True, config=storage_config(lost.tier)) as other:
+def test_a_topic_of_the_same_name_with_another_id_is_not_replaced(lost_cluster: LostCluster) -> None:
+    with EmbeddedCluster(tiered=True, config=storage_config(lost_cluster.tier)) as other:
         TopicAdmin(other.bootstrap_servers).create("tides", {})
         result = tidelog(
             "tier",
             "restore",
             "tides",
             "--execute",
-            *bucket_options(lost.tier),
+            *bucket_options(lost_cluster.tier),
             bootstrap=other.bootstrap_servers,
         )
         assert result.exit_code == 1
@@ -217,13 +207,15 @@ def test_a_topic_of_the_same_name_with_another_id_is_not_replaced(lost: LostClus
 
 
 @pytest.mark.parametrize("step", list(RestoreStep))
-def test_a_restore_that_is_killed_continues_when_it_is_repeated(lost: LostCluster, step: RestoreStep) -> None:
-    with EmbeddedCluster(tiered=True, config=storage_config(lost.tier)) as other:
+def test_a_restore_that_is_killed_continues_when_it_is_repeated(
+    lost_cluster: LostCluster, step: RestoreStep
+) -> None:
+    with EmbeddedCluster(tiered=True, config=storage_config(lost_cluster.tier)) as other:
         killed = subprocess.run(
             (
                 *(sys.executable, "-m", "tests.support.nodes.killed_restore", step.name),
                 *("tier", "restore", "ledger", "--execute", "-b", other.bootstrap_servers),
-                *bucket_options(lost.tier),
+                *bucket_options(lost_cluster.tier),
             ),
             capture_output=True,
             text=True,
@@ -231,10 +223,10 @@ def test_a_restore_that_is_killed_continues_when_it_is_repeated(lost: LostCluste
             check=False,
         )
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        (document,) = restore(other, lost, "ledger", "--execute")
+        (document,) = restore(other, lost_cluster, "ledger", "--execute")
         assert document["restored"]
         clients = ClientFactory(other.bootstrap_servers)
-        tiered = lost.tiered_records("ledger")
+        tiered = lost_cluster.tiered_records("ledger")
         assert clients.consume(CONFLUENT, "ledger", len(tiered)) == tiered
         (receipt,) = clients.produce(CONFLUENT, "ledger", [Message(b"after")])
         read = clients.consume(CONFLUENT, "ledger", 1, {0: receipt.offset}, isolation="read_committed")
@@ -242,11 +234,13 @@ def test_a_restore_that_is_killed_continues_when_it_is_repeated(lost: LostCluste
         clients.close()
 
 
-def test_an_offline_report_needs_no_cluster(lost: LostCluster) -> None:
-    text = tidelog_output("tier", "restore", "--all", "--offline", *bucket_options(lost.tier))
+def test_an_offline_report_needs_no_cluster(lost_cluster: LostCluster) -> None:
+    text = tidelog_output("tier", "restore", "--all", "--offline", *bucket_options(lost_cluster.tier))
     assert "dry run: 2 of 2 topics can be restored" in text
 
 
-def test_a_topic_that_is_not_in_the_bucket_is_named(lost: LostCluster) -> None:
-    line = tidelog_failure("tier", "restore", "nothing", "--offline", *bucket_options(lost.tier), code=2)
+def test_a_topic_that_is_not_in_the_bucket_is_named(lost_cluster: LostCluster) -> None:
+    line = tidelog_failure(
+        "tier", "restore", "nothing", "--offline", *bucket_options(lost_cluster.tier), code=2
+    )
     assert "the bucket has no segments of nothing" in line

@@ -35,14 +35,14 @@ def border(**changed: object) -> Border:
     return Border(**{**values, **changed})  # type: ignore[arg-type]
 
 
-def shown(console_width: int, *borders: Border) -> str:
+def text_of(console_width: int, *borders: Border) -> str:
     output = io.StringIO()
     Console(file=output, width=console_width).print(border_table(borders, "Where"))
     return output.getvalue()
 
 
 def test_the_table_has_at_most_eighty_columns_and_a_total() -> None:
-    text = shown(80, border(), border(partition=6, local_start=7))
+    text = text_of(80, border(), border(partition=6, local_start=7))
     assert "\u2026" not in text
     rows = [" ".join(line.split()) for line in text.splitlines() if " / " in line]
     assert rows[0] == "5 3 0 124,900 124,900 136,354 136,360 1 / 118 0.8 / 108.3"
@@ -51,7 +51,7 @@ def test_the_table_has_at_most_eighty_columns_and_a_total() -> None:
 
 
 def test_the_table_is_shown_before_any_measurement() -> None:
-    assert "0 / 0" in shown(80)
+    assert "0 / 0" in text_of(80)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
         view = TierView(read_layout(cluster.data_dir), cluster.tier_dir, "tides")
         watch = TierWatch(view, cluster.bootstrap_servers, Console(file=io.StringIO()))
 
-        async def look() -> list[Border]:
+        async def read_borders() -> list[Border]:
             await watch.wait_until_synced()
             assert not watch.borders
             async with watch.follow():
@@ -129,7 +129,7 @@ def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
             async with Admin(cluster.bootstrap_servers) as admin:
                 return await view.borders(admin)
 
-        first, second = asyncio.run(look())
+        first, second = asyncio.run(read_borders())
     assert (first.log_start, first.local_start, first.high_watermark) == (0, borders.local_start, len(sent))
     assert first.remote_end == borders.highest_remote + 1
     assert first.remote.count >= 4 and first.remote.size_bytes > 4_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.console.browser import Browser, signed_in_browser
 from tests.integration.console.conftest import running_console
-from tests.integration.console.test_console_requests import Browser, signed_in
 from tests.support.chromium import running_browser
 from tidelog.base.properties import properties_text
 from tidelog.clients.admin.admin import Admin
@@ -36,7 +36,7 @@ def writable_address(changed_cluster: EmbeddedCluster) -> Iterator[str]:
 @pytest.fixture
 async def writer(writable_address: str) -> AsyncIterator[Browser]:
     """Return a browser that has opened the address of a console that allows writes."""
-    async with signed_in(writable_address) as client:
+    async with signed_in_browser(writable_address) as client:
         yield client
 
 
@@ -133,7 +133,7 @@ async def test_the_authorizer_decides_about_changes(tmp_path: Path) -> None:
             file.write_text(properties_text(cluster.client_settings(user).properties))
             options = ("--allow-writes", "--command-config", str(file))
             with running_console(cluster.bootstrap_servers, *options) as address:
-                async with signed_in(address) as browser:
+                async with signed_in_browser(address) as browser:
                     statuses[user] = [
                         (await browser.post("topics", {"name": f"of-{user}"}))[0],
                         (await browser.post("topics/tides/records", {"value": "high"}))[0],

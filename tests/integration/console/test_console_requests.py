@@ -5,54 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 from yarl import URL
 
+from tests.integration.console.browser import Browser, signed_in_browser
 from tests.integration.console.conftest import HOSTILE, SHARE_GROUP, running_console
 from tidelog.base.properties import properties_text
 from tidelog.local_cluster.security import Security
 from tidelog.testing.embedded import EmbeddedCluster
 
 
-class Browser:
-    """Requests with the cookie of a console, or without one."""
-
-    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
-        self.session = session
-        self.url = URL(address).with_query(None)
-
-    async def get(self, path: str) -> tuple[int, Any]:
-        """Return status and document of a response."""
-        async with self.session.get(URL(f"{self.url}api/{path}", encoded=True)) as response:
-            return response.status, json.loads(await response.text())
-
-    async def post(self, path: str, document: Any, **options: Any) -> tuple[int, Any]:
-        """Request a change; return status and document of the response."""
-        url = URL(f"{self.url}api/{path}", encoded=True)
-        async with self.session.post(url, json=document, **options) as response:
-            text = await response.text()
-            return response.status, json.loads(text) if response.content_type == "application/json" else text
-
-
-@asynccontextmanager
-async def signed_in(address: str) -> AsyncIterator[Browser]:
-    """Open the printed address, and keep its cookie."""
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
-        async with session.get(address) as response:
-            assert response.status == 200
-        yield Browser(session, address)
-
-
 @pytest.fixture
 async def browser(address: str) -> AsyncIterator[Browser]:
     """Return a browser that has opened the printed address."""
-    async with signed_in(address) as client:
+    async with signed_in_browser(address) as client:
         yield client
 
 
@@ -218,7 +188,7 @@ async def test_the_console_has_the_rights_of_its_connection(tmp_path: Path) -> N
             file = tmp_path / user
             file.write_text(properties_text(cluster.client_settings(user).properties))
             with running_console(cluster.bootstrap_servers, "--command-config", str(file)) as address:
-                async with signed_in(address) as browser:
+                async with signed_in_browser(address) as browser:
                     paths = ("topics/tides/records", "topics/tides", "acls")
                     statuses[user] = [(await browser.get(path))[0] for path in paths]
     assert statuses == {"admin": [200, 200, 200], "mallory": [403, 403, 403]}

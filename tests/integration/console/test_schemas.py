@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from google.protobuf import descriptor_pb2
 
+from tests.integration.console.browser import signed_in_browser
 from tests.integration.console.conftest import running_console
-from tests.integration.console.test_console_requests import signed_in
 from tidelog.clients.producer.producer import Producer
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -89,7 +89,7 @@ async def test_values_are_decoded_with_their_schemas(registry: str) -> None:
             for value in VALUES:
                 await producer.send("tides", value, key=framed(2, b"1"), partition=0)
         with running_console(cluster.bootstrap_servers, "--schema-registry", registry) as address:
-            async with signed_in(address) as browser:
+            async with signed_in_browser(address) as browser:
                 assert (await browser.get("console"))[1]["has_schemas"]
                 _, result = await browser.get("topics/tides/records?partition=0&offset=0")
                 again, _ = await browser.get("topics/tides/records?partition=0&offset=0")
@@ -117,7 +117,7 @@ async def test_an_unreachable_registry_does_not_hide_records() -> None:
         async with Producer(cluster.bootstrap_servers) as producer:
             await producer.send("tides", VALUES[0], partition=0)
         with running_console(cluster.bootstrap_servers, "--schema-registry", "http://127.0.0.1:1") as address:
-            async with signed_in(address) as browser:
+            async with signed_in_browser(address) as browser:
                 _, result = await browser.get("topics/tides/records?partition=0&offset=0")
     (record,) = result["records"]
     assert record["value"] == VALUES[0].decode()

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.integration.console.browser import Browser
 from tests.integration.console.conftest import running_console
-from tests.integration.console.test_console_requests import Browser
 from tests.support.chromium import running_browser
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock

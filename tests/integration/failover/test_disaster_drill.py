@@ -263,7 +263,7 @@ class DrilledCluster:
 
 
 @pytest.fixture
-def drilled(tmp_path: Path) -> Iterator[DrilledCluster]:
+def drill_cluster(tmp_path: Path) -> Iterator[DrilledCluster]:
     cluster = DrilledCluster(tmp_path, 3)
     yield cluster
     cluster.processes.remove()
@@ -287,34 +287,34 @@ def partitions_at(offsets: dict[int, int]) -> list[confluent_kafka.TopicPartitio
 
 
 def test_a_cluster_that_lost_all_disks_under_load_is_restored(
-    drilled: DrilledCluster,
+    drill_cluster: DrilledCluster,
 ) -> None:
-    drilled.create_everything()
-    load = Load(drilled.servers)
+    drill_cluster.create_everything()
+    load = Load(drill_cluster.servers)
     wait_until(lambda: len(load.acknowledged) > 6_000, timeout_s=TIMEOUT_S)
-    wait_until(drilled.is_each_partition_tiered, timeout_s=TIMEOUT_S)
-    consumer = group_consumer(drilled.servers)
+    wait_until(drill_cluster.is_each_partition_tiered, timeout_s=TIMEOUT_S)
+    consumer = group_consumer(drill_cluster.servers)
     committed = {0: 100, 1: 1_000, 2: load.last_acknowledged(2)}
     consumer.commit(offsets=partitions_at(committed), asynchronous=False)
     consumer.close()
-    drilled.wait_for_new_backup()
-    before = drilled.describe_everything()
-    drilled.lose()
+    drill_cluster.wait_for_new_backup()
+    before = drill_cluster.describe_everything()
+    drill_cluster.lose()
     load.stop()
 
-    drilled.format_from_backup()
-    plan = drilled.restore()
+    drill_cluster.format_from_backup()
+    plan = drill_cluster.restore()
     assert not any(topic["restored"] for topic in plan["topics"])
-    report = drilled.restore("--execute")
+    report = drill_cluster.restore("--execute")
     assert report["errors"] == []
-    assert drilled.describe_everything() == before
+    assert drill_cluster.describe_everything() == before
 
     plain, tides = report["topics"]
     assert (plain["topic"], tides["topic"]) == (PLAIN_TOPIC, TOPIC)
     ends = {each["partition"]: each["end_offset"] for each in tides["partitions"]}
     for number, end in ends.items():
         assert end > 0
-        contents = drilled.read(number, end)
+        contents = drill_cluster.read(number, end)
         assert sorted(contents) == list(range(end))
         acknowledged = {
             offset: content
@@ -325,7 +325,7 @@ def test_a_cluster_that_lost_all_disks_under_load_is_restored(
         require_exact_loss(tides["partitions"][number], end)
 
     expected = {number: min(offset, ends[number]) for number, offset in committed.items()}
-    consumer = group_consumer(drilled.servers)
+    consumer = group_consumer(drill_cluster.servers)
     restored = consumer.committed(partitions_at(committed), TIMEOUT_S)
     assert {each.partition: each.offset for each in restored} == expected
     consumer.subscribe([TOPIC])

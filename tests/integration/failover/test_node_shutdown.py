@@ -141,5 +141,5 @@ async def test_nodes_that_stop_with_waiting_clients_leave_no_task(nodes: dict[in
         await eventually(lambda: sum(map(uncommitted_shards, nodes.values())) > 0)
         await asyncio.gather(*(node.stop(1.0) for node in nodes.values()))
         nodes.clear()
-    assert await unhandled.reports() == []
+    assert await unhandled.collect_reports() == []
     assert other_tasks() == []

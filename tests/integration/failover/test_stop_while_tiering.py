@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_cli_tier_restore import storage_config
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.client_factory import ClientFactory
+from tests.support.tier.bucket_settings import storage_config
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster

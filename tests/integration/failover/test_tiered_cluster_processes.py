@@ -132,7 +132,7 @@ def test_an_unclean_leader_truncates_the_log_and_the_tier_diverges(three_nodes: 
     three_nodes.produce(written, 3)
     three_nodes.start(former)
     wait_until(
-        lambda: three_nodes.described(written.topic)[1] == 2, "both replicas in sync", timeout_s=TIMEOUT_S
+        lambda: three_nodes.describe(written.topic)[1] == 2, "both replicas in sync", timeout_s=TIMEOUT_S
     )
     require_read_by_all(three_nodes, written)
     lead(three_nodes, written.topic, former, [stale])
@@ -150,7 +150,7 @@ def move_to(cluster: CrashingCluster, topic: str, replicas: list[int]) -> None:
 
     asyncio.run(move())
     wait_until(
-        lambda: cluster.described(topic) == (replicas[0], len(replicas)),
+        lambda: cluster.describe(topic) == (replicas[0], len(replicas)),
         f"{topic} moved",
         timeout_s=TIMEOUT_S,
     )

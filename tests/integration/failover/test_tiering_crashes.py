@@ -30,7 +30,7 @@ SEGMENTS = 3.5
 RETAINED_BYTES = 2_200_000
 
 
-class During(Enum):
+class NodeWork(Enum):
     """The work of the node when it crashes."""
 
     COPY = auto()
@@ -46,7 +46,7 @@ class During(Enum):
 class Case(NamedTuple):
     """One crash."""
 
-    during: During
+    during: NodeWork
     moment: Enum
     nth: int = 1
 
@@ -54,7 +54,7 @@ class Case(NamedTuple):
         return f"{self.during.name.lower()}-{self.moment.name.lower()}-{self.nth}"
 
 
-def cases(during: During, *moments: Enum | tuple[Enum, int]) -> list[Case]:
+def cases(during: NodeWork, *moments: Enum | tuple[Enum, int]) -> list[Case]:
     """Return a case for the first time at each moment; with a number, for each time up to it."""
     cases = []
     for each in moments:
@@ -65,7 +65,7 @@ def cases(during: During, *moments: Enum | tuple[Enum, int]) -> list[Case]:
 
 ALL = [
     *cases(
-        During.COPY,
+        NodeWork.COPY,
         FaultPoint.BEFORE_COPY_STARTED,
         FaultPoint.AFTER_COPY_STARTED,
         FaultPoint.AFTER_COPY_STORED,
@@ -80,7 +80,7 @@ ALL = [
         (Step.LOCAL_SEGMENT_FILE, 6),
     ),
     *cases(
-        During.DELETION,
+        NodeWork.DELETION,
         FaultPoint.BEFORE_LOG_START_MOVED,
         FaultPoint.AFTER_LOG_START_MOVED,
         FaultPoint.BEFORE_DELETE_STARTED,
@@ -92,7 +92,7 @@ ALL = [
         (Step.RECORD_NOT_READ_BACK, 2),
     ),
     *cases(
-        During.PARTITION_DELETION,
+        NodeWork.PARTITION_DELETION,
         FaultPoint.BEFORE_PARTITION_MARKED,
         FaultPoint.AFTER_PARTITION_MARKED,
         FaultPoint.AFTER_PARTITION_STARTED,
@@ -102,21 +102,21 @@ ALL = [
         (Step.OBJECT_DELETED, 3),
         (Step.RECORD_NOT_READ_BACK, 4),
     ),
-    *cases(During.READ, (Step.INDEX_CACHE_FILE, 2)),  # of one index: sequential reads need no others
-    *cases(During.FOLLOWING, (Step.LOCAL_SEGMENT_FILE, 3), (Step.SNAPSHOT_FILE, 3)),
-    *cases(During.JOINING, (Step.RESTART_FROM_REMOTE, 12)),
+    *cases(NodeWork.READ, (Step.INDEX_CACHE_FILE, 2)),  # of one index: sequential reads need no others
+    *cases(NodeWork.FOLLOWING, (Step.LOCAL_SEGMENT_FILE, 3), (Step.SNAPSHOT_FILE, 3)),
+    *cases(NodeWork.JOINING, (Step.RESTART_FROM_REMOTE, 12)),
 ]
-NEEDS_FOLLOWERS = (During.FOLLOWING, During.JOINING)
+NEEDS_FOLLOWERS = (NodeWork.FOLLOWING, NodeWork.JOINING)
 QUICK = {
     1: [
-        Case(During.COPY, Step.OBJECT_PUT, 3),
-        Case(During.COPY, Step.RECORD_NOT_READ_BACK, 2),
-        Case(During.DELETION, FaultPoint.AFTER_DELETE_STORED),
-        Case(During.PARTITION_DELETION, FaultPoint.BEFORE_PARTITION_MARKED),
+        Case(NodeWork.COPY, Step.OBJECT_PUT, 3),
+        Case(NodeWork.COPY, Step.RECORD_NOT_READ_BACK, 2),
+        Case(NodeWork.DELETION, FaultPoint.AFTER_DELETE_STORED),
+        Case(NodeWork.PARTITION_DELETION, FaultPoint.BEFORE_PARTITION_MARKED),
     ],
     3: [
-        Case(During.COPY, FaultPoint.AFTER_COPY_STORED),
-        Case(During.JOINING, Step.RESTART_FROM_REMOTE, 6),
+        Case(NodeWork.COPY, FaultPoint.AFTER_COPY_STORED),
+        Case(NodeWork.JOINING, Step.RESTART_FROM_REMOTE, 6),
     ],
 }
 RUNS_ALL = os.environ.get("TIDELOG_CRASHES") == "all"
@@ -143,7 +143,7 @@ def run_cluster(nodes: int) -> Iterator[CrashingCluster]:
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[CrashingCluster]:
+def one_node() -> Iterator[CrashingCluster]:
     yield from run_cluster(1)
 
 
@@ -157,8 +157,8 @@ def test_every_fault_point_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("case", choose_cases(1), ids=str)
-def test_a_single_node_is_killed_and_restarted(case: Case, one: CrashingCluster) -> None:
-    crash(case, one)
+def test_a_single_node_is_killed_and_restarted(case: Case, one_node: CrashingCluster) -> None:
+    crash(case, one_node)
 
 
 @pytest.mark.parametrize("case", choose_cases(3), ids=str)
@@ -171,15 +171,15 @@ def crash(case: Case, cluster: CrashingCluster) -> None:
     topic = str(case).replace("_", "-")
     written = cluster.create(topic)
     match case.during:
-        case During.COPY | During.FOLLOWING:
+        case NodeWork.COPY | NodeWork.FOLLOWING:
             crash_while_copying(case, cluster, written)
-        case During.DELETION:
+        case NodeWork.DELETION:
             crash_while_deleting(case, cluster, written)
-        case During.PARTITION_DELETION:
+        case NodeWork.PARTITION_DELETION:
             crash_while_deleting_the_topic(case, cluster, written)
-        case During.READ:
+        case NodeWork.READ:
             crash_while_reading(case, cluster, written)
-        case During.JOINING:
+        case NodeWork.JOINING:
             crash_while_joining(case, cluster, written)
 
 

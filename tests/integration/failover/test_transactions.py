@@ -87,7 +87,7 @@ def committed_values(three_nodes: ThreeNodes) -> list[Counter[int]]:
     return values
 
 
-def hangs(three_nodes: ThreeNodes) -> bool:
+def has_open_transaction(three_nodes: ThreeNodes) -> bool:
     """Return whether a partition's last stable offset is below its high watermark."""
 
     def is_open(node: BrokerNode) -> bool:
@@ -122,7 +122,7 @@ def test_transactions_stay_atomic_while_their_coordinator_is_killed(
         three_nodes.cluster.start_node(killed_node)
         three_nodes.wait_until_whole("tides")
         three_nodes.wait_until_whole(TRANSACTION_STATE_TOPIC)
-    wait_until(lambda: not hangs(three_nodes), timeout_s=TIMEOUT_S)
+    wait_until(lambda: not has_open_transaction(three_nodes), timeout_s=TIMEOUT_S)
     assert committed_values(three_nodes) == [Counter(expected)] * PARTITIONS
 
 
@@ -136,5 +136,5 @@ def test_a_transaction_without_producer_and_coordinator_is_aborted_by_the_next_p
     next_producer = TRANSACTIONAL["confluent"](three_nodes.servers, TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_MS)
     transact(next_producer, 2, commits=True)
     next_producer.close()
-    wait_until(lambda: not hangs(three_nodes), timeout_s=TIMEOUT_S)
+    wait_until(lambda: not has_open_transaction(three_nodes), timeout_s=TIMEOUT_S)
     assert committed_values(three_nodes) == [Counter([2])] * PARTITIONS

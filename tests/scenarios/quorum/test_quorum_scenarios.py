@@ -16,5 +16,5 @@ def test_scenarios_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario(path: Path) -> None:
+def test_the_transcript_passes(path: Path) -> None:
     run_scenario(path)

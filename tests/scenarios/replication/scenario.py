@@ -49,7 +49,7 @@ from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from tests.scenarios.replication.readers import consumer_line, consumer_result, epoch_end_result, epoch_line
-from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
+from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, ablate
 from tests.support.logs.log_managers import write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
@@ -213,7 +213,7 @@ class Scenario:
 
     def run(self) -> None:
         """Run all lines; an AssertionError names the line that fails."""
-        with without(self.disabled):
+        with ablate(self.disabled):
             self._run_lines()
 
     def _run_lines(self) -> None:
@@ -456,7 +456,7 @@ class Scenario:
             broker.response = leader.connection.handle(broker.request)
             broker.error = _error_of(broker.response)
 
-    def late(self, letter: str) -> None:
+    def send_late_request(self, letter: str) -> None:
         """Handle a request from before the broker's restart."""
         broker = self.brokers[letter]
         leader = next(b for b in self.brokers.values() if b.id == broker.partition.leader_id)
@@ -626,7 +626,7 @@ Scenario.commands = [
     (rf"produce {_L} (.+)", Scenario.produce),
     (rf"write {_L} (.+)", Scenario.write),
     (rf"batch {_L} (.+)", Scenario.produce_batch),
-    (rf"late {_L}", Scenario.late),
+    (rf"late {_L}", Scenario.send_late_request),
     (rf"fetch {_L}", Scenario.fetch),
     (rf"request {_L}", Scenario.send_request),
     (rf"handle {_L}", Scenario.handle),

@@ -34,8 +34,8 @@ class Faults:
             "power": self._fail_power,
             "stop": self._stop_node,
             "pause": self._pause,
-            "cut": self._cut,
-            "one_way_cut": self._cut_one_way,
+            "cut": self._cut_links,
+            "one_way_cut": self._cut_links_one_way,
             "reset": self._reset,
             "slow_link": self._slow_link,
             "slow_disk": self._slow_disk,
@@ -66,15 +66,15 @@ class Faults:
     def _schedule(self, name: str, mean_s: float, action: Callable[[], bool]) -> None:
         delay_ns = int(self._random.expovariate(1 / mean_s) * SECOND)
 
-        def happen() -> None:
+        def inject() -> None:
             if not self._is_stopped:
                 if action():
                     self.counts[name] += 1
                 self._schedule(name, mean_s, action)
 
-        self._scheduler.after(delay_ns, happen)
+        self._scheduler.after(delay_ns, inject)
 
-    def _later(self, between_s: tuple[float, float], action: Callable[[], None]) -> None:
+    def _schedule_after(self, between_s: tuple[float, float], action: Callable[[], None]) -> None:
         self._scheduler.after(int(self._random.uniform(*between_s) * SECOND), action)
 
     def _note(self, text: str) -> None:
@@ -127,7 +127,7 @@ class Faults:
             elif not self._is_stopped:
                 node.start()
 
-        self._later(RESTART_S, restart)
+        self._schedule_after(RESTART_S, restart)
 
     def _pause(self) -> bool:
         node = self._running_node()
@@ -135,7 +135,7 @@ class Faults:
             return False
         self._note(f"node {node.node_id} is paused")
         node.machine.process.pause()
-        self._later(PAUSE_S, lambda: self._resume(node))
+        self._schedule_after(PAUSE_S, lambda: self._resume(node))
         return True
 
     def _resume(self, node: SimulatedNode) -> None:
@@ -155,21 +155,21 @@ class Faults:
         others = nodes if self._random.random() < 0.5 else addresses
         return apart, [address for address in others if address not in apart]
 
-    def _cut(self) -> bool:
+    def _cut_links(self) -> bool:
         apart, others = self._groups()
         self._note(f"{apart} and {others} are cut off from each other")
         self._cluster.network.cut(apart, others)
         self._cluster.network.cut(others, apart)
-        self._later(CUT_S, self._heal)
+        self._schedule_after(CUT_S, self._heal)
         return True
 
-    def _cut_one_way(self) -> bool:
+    def _cut_links_one_way(self) -> bool:
         apart, others = self._groups()
         if self._random.random() < 0.5:
             apart, others = others, apart
         self._note(f"{apart} cannot send to {others}")
         self._cluster.network.cut(apart, others)
-        self._later(CUT_S, self._heal)
+        self._schedule_after(CUT_S, self._heal)
         return True
 
     def _heal(self) -> None:
@@ -187,7 +187,7 @@ class Faults:
         for source in apart:
             for target in others:
                 self._cluster.network.link(source, target).extra_delay_ns = delay_ns
-        self._later(CUT_S, self._heal)
+        self._schedule_after(CUT_S, self._heal)
         return True
 
     # ---- disks and clocks
@@ -201,7 +201,7 @@ class Faults:
         def end() -> None:
             state.disk_delay_ns_max = 0
 
-        self._later(CUT_S, end)
+        self._schedule_after(CUT_S, end)
         return True
 
     def _full_disk(self) -> bool:
@@ -214,7 +214,7 @@ class Faults:
             self._note(f"the disk of node {node.node_id} has space")
             state.disk.free_bytes = None
 
-        self._later(CUT_S, end)
+        self._schedule_after(CUT_S, end)
         return True
 
     def _failed_fsync(self) -> bool:
@@ -230,7 +230,7 @@ class Faults:
                 node.fail_power()
                 self._restart_later(node)
 
-        self._later((0.0, 5.0), lose_cache)
+        self._schedule_after((0.0, 5.0), lose_cache)
         return True
 
     def _clock_step(self) -> bool:

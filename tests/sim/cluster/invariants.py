@@ -20,7 +20,7 @@ class Invariants:
     def check(self) -> None:
         """Look at all running nodes. Errors: Violation."""
         for node in running_brokers(self._cluster):
-            self._check_controller(node.node_id, node.broker.raft)  # type: ignore[union-attr]
+            self._check_controller(node.node_id, node.broker.raft)
             for partition in partitions_of(node):
                 if partition.leader is None:
                     continue

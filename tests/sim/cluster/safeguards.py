@@ -39,7 +39,7 @@ class Removal:
     plan: Plan
 
 
-def without(safeguard: Safeguard) -> AbstractContextManager[None]:
+def ablate(safeguard: Safeguard) -> AbstractContextManager[None]:
     """Remove a safeguard for the length of the block."""
     return replace_rules(REMOVALS[safeguard].ablations)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.cluster.run import run_seed
-from tests.sim.cluster.safeguards import REMOVALS, Safeguard, without
+from tests.sim.cluster.safeguards import REMOVALS, Safeguard, ablate
 from tests.sim.cluster.violation import Violation
 
 SEEDS = 4
@@ -13,6 +13,6 @@ SEEDS = 4
 
 @pytest.mark.parametrize("safeguard", Safeguard)
 def test_without_a_safeguard_a_guarantee_of_the_cluster_is_broken(safeguard: Safeguard) -> None:
-    with without(safeguard), pytest.raises(Violation):
+    with ablate(safeguard), pytest.raises(Violation):
         for seed in range(SEEDS):
             run_seed(seed, REMOVALS[safeguard].plan)

@@ -7,28 +7,20 @@ command that replays it and prints its timeline.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from tests.sim.cluster.plan import NO_FAULTS, Plan
 from tests.sim.cluster.run import run_seed
-from tests.support.paths import ROOT
+from tests.sim.seeds import chunks_of_seeds, output_of, run_all
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_CLUSTER_SEEDS", "8"))
 CHUNK = 2
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_every_seed_keeps_acknowledged_records_in_order_and_recovers(first: int) -> None:
-    failures = []
-    for seed in range(first, min(first + CHUNK, SEEDS)):
-        try:
-            run_seed(seed)
-        except AssertionError as error:
-            failures.append(str(error))
-    assert not failures, "\n".join(failures)
+@pytest.mark.parametrize("seeds", chunks_of_seeds(SEEDS, CHUNK), ids=str)
+def test_every_seed_keeps_acknowledged_records_in_order_and_recovers(seeds: range) -> None:
+    assert run_all(seeds, run_seed)
 
 
 def test_without_faults_every_record_is_acknowledged() -> None:
@@ -38,12 +30,4 @@ def test_without_faults_every_record_is_acknowledged() -> None:
 
 def test_a_seed_gives_the_same_run_in_another_process_with_other_hash_seeds() -> None:
     program = "from tests.sim.cluster.run import run_seed\nrun_seed(0)\nprint(run_seed(4))"
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert output == f"{run_seed(4)}\n"
+    assert output_of(program, hash_seed=5) == f"{run_seed(4)}\n"

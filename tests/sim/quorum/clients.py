@@ -30,7 +30,7 @@ class Appender:
 
     def _schedule(self) -> None:
         every = self.cluster.swarm.append_every
-        self.cluster.at(self.cluster.now + 1 + self.cluster.random.randrange(2 * every), self._append)
+        self.cluster.schedule(self.cluster.now + 1 + self.cluster.random.randrange(2 * every), self._append)
 
     def _append(self) -> None:
         for node in self.cluster.leaders():
@@ -53,7 +53,9 @@ class Operator:
 
     def _schedule(self) -> None:
         every = self.cluster.swarm.voter_change_every
-        self.cluster.at(self.cluster.now + 1 + int(self.cluster.random.expovariate(1 / every)), self._change)
+        self.cluster.schedule(
+            self.cluster.now + 1 + int(self.cluster.random.expovariate(1 / every)), self._change
+        )
 
     def _change(self) -> None:
         if self.is_stopped:

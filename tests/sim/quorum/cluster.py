@@ -99,7 +99,7 @@ class SimulatedCluster:
 
     # Time.
 
-    def at(self, time: int, action: Callable[..., None], *arguments: Any) -> None:
+    def schedule(self, time: int, action: Callable[..., None], *arguments: Any) -> None:
         """Schedule an event at `time`."""
         self._sequence += 1
         heappush(self._queue, (time, self._sequence, action, arguments))
@@ -118,7 +118,7 @@ class SimulatedCluster:
     def start(self) -> None:
         """Start all nodes at slightly different times."""
         for node in self.nodes.values():
-            self.at(self.now + self.random.randrange(50), self._start_if_down, node)
+            self.schedule(self.now + self.random.randrange(50), self._start_if_down, node)
 
     def _start_if_down(self, node: SimNode) -> None:
         if node.quorum is None:

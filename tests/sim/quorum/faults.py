@@ -21,32 +21,32 @@ class Faults:
         self.cluster = cluster
         self.is_stopped = False
         swarm = cluster.swarm
-        self._every(swarm.partition_every, self._partition)
-        self._every(swarm.isolate_every, self._isolate)
-        self._every(swarm.crash_every, self._crash)
-        self._every(swarm.pause_every, self._pause)
-        self._every(swarm.wipe_every, self._wipe)
-        self._every(swarm.resign_every, self._resign)
+        self._repeat(swarm.partition_every, self._partition)
+        self._repeat(swarm.isolate_every, self._isolate)
+        self._repeat(swarm.crash_every, self._crash)
+        self._repeat(swarm.pause_every, self._pause)
+        self._repeat(swarm.wipe_every, self._wipe)
+        self._repeat(swarm.resign_every, self._resign)
 
     def stop(self) -> None:
         """Repair links, start and resume all nodes, and make the network reliable."""
         cluster = self.cluster
         self.is_stopped = True
-        cluster.swarm = cluster.swarm.healed()
+        cluster.swarm = cluster.swarm.with_reliable_network()
         cluster.network.cut_links.clear()
         for node in cluster.nodes.values():
             if node.quorum is None:
                 node.start()
             node.resume()
 
-    def _every(self, mean: int, fault: Callable[[], None]) -> None:
+    def _repeat(self, mean: int, fault: Callable[[], None]) -> None:
         if mean:
-            self.cluster.at(self.cluster.now + self._interval(mean), self._happen, mean, fault)
+            self.cluster.schedule(self.cluster.now + self._interval(mean), self._inject, mean, fault)
 
-    def _happen(self, mean: int, fault: Callable[[], None]) -> None:
+    def _inject(self, mean: int, fault: Callable[[], None]) -> None:
         if not self.is_stopped:
             fault()
-            self._every(mean, fault)
+            self._repeat(mean, fault)
 
     def _interval(self, mean: int) -> int:
         return 1 + int(self.cluster.random.expovariate(1 / mean))
@@ -73,7 +73,7 @@ class Faults:
         elif random.random() < 0.5:
             links = {(b, a) for a, b in links}
         cluster.network.cut_links |= links
-        cluster.at(cluster.now + random.randrange(1, cluster.swarm.partition_max), self._heal, links)
+        cluster.schedule(cluster.now + random.randrange(1, cluster.swarm.partition_max), self._heal, links)
 
     def _isolate(self) -> None:
         cluster, random, leaders = self.cluster, self.cluster.random, self.cluster.leaders()
@@ -85,7 +85,7 @@ class Faults:
         )
         links = {(apart, other) for other in others} | {(other, apart) for other in others}
         cluster.network.cut_links |= links
-        cluster.at(cluster.now + random.randrange(1, cluster.swarm.partition_max), self._heal, links)
+        cluster.schedule(cluster.now + random.randrange(1, cluster.swarm.partition_max), self._heal, links)
 
     def _heal(self, links: set[tuple[int, int]]) -> None:
         self.cluster.network.cut_links -= links
@@ -96,7 +96,9 @@ class Faults:
         for node in victims:
             if node.quorum is not None:
                 node.stop(power_lost=random.random() < cluster.swarm.lose_unsynced)
-                cluster.at(cluster.now + random.randrange(1, cluster.swarm.down_max + 1), self._restart, node)
+                cluster.schedule(
+                    cluster.now + random.randrange(1, cluster.swarm.down_max + 1), self._restart, node
+                )
 
     def _restart(self, node: SimNode) -> None:
         if node.quorum is None:
@@ -107,7 +109,7 @@ class Faults:
         if node.quorum is not None and not node.is_paused:
             node.pause()
             pause = self.cluster.random.randrange(1, self.cluster.swarm.pause_max)
-            self.cluster.at(self.cluster.now + pause, self._wake, node, node.life)
+            self.cluster.schedule(self.cluster.now + pause, self._wake, node, node.life)
 
     def _wake(self, node: SimNode, life: int) -> None:
         if node.life == life:
@@ -132,7 +134,9 @@ class Faults:
             node.stop(power_lost=True)
         node.disk = cluster.new_disk(node.id)
         node.disk.is_replacement = True
-        cluster.at(cluster.now + cluster.random.randrange(1, cluster.swarm.down_max + 1), self._restart, node)
+        cluster.schedule(
+            cluster.now + cluster.random.randrange(1, cluster.swarm.down_max + 1), self._restart, node
+        )
 
     def _resign(self) -> None:
         leaders = self.cluster.leaders()

@@ -160,7 +160,7 @@ def committed_entries_are_not_truncated(cluster: SimulatedCluster, node: SimNode
     quorum = node.quorum
     assert quorum is not None
     for batch in node.truncated_batches:
-        epoch = cluster.ledger.committed_in(batch)
+        epoch = cluster.ledger.commit_epoch_of(batch)
         if epoch is not None and quorum.epoch >= epoch:
             raise Violation(
                 "committed_entries_are_not_truncated",

@@ -53,7 +53,7 @@ class Ledger:
             return None
         return self.batches[at]
 
-    def committed_in(self, batch: StoredBatch) -> int | None:
+    def commit_epoch_of(self, batch: StoredBatch) -> int | None:
         """Return the epoch in which a batch was committed; None if it was not."""
         at = bisect_right(self._bases, batch.base_offset) - 1
         return self._committed_in[at] if at >= 0 and self.batches[at] == batch else None

@@ -90,7 +90,7 @@ class MemoryLog:
         self.high_watermark = min(self.high_watermark, offset)
         if offset >= self.end_offset:
             return
-        removed = self._cut(offset)
+        removed = self._truncate(offset)
         self._journal.append(_Truncate(offset, removed))
         self.on_truncate(offset, removed)
 
@@ -157,7 +157,7 @@ class MemoryLog:
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
         """Complete the fetched snapshot: the log starts at its end."""
         data = bytes(self._incoming.pop(snapshot_id))
-        removed = self._cut(self.start_offset)
+        removed = self._truncate(self.start_offset)
         self._journal.clear()
         self.snapshots = {snapshot_id: data}
         self.start_offset, self.start_epoch = snapshot_id
@@ -213,7 +213,7 @@ class MemoryLog:
         while len(self._journal) > survivors:
             change = self._journal.pop()
             if isinstance(change, _Append):
-                self._cut(change.batch.base_offset)
+                self._truncate(change.batch.base_offset)
             else:
                 for batch in change.removed:
                     self._put(batch)
@@ -227,7 +227,7 @@ class MemoryLog:
         if snapshot is None or snapshot.end_offset <= self.start_offset:
             return
         if self.epoch_at(snapshot.end_offset - 1) != snapshot.epoch:
-            self._cut(self.start_offset)
+            self._truncate(self.start_offset)
             self._journal.clear()
             self.start_offset, self.start_epoch = snapshot
             self.snapshots = {snapshot: self.snapshots[snapshot]}
@@ -259,7 +259,7 @@ class MemoryLog:
         self.batches.append(batch)
         self._bases.append(batch.base_offset)
 
-    def _cut(self, offset: int) -> list[StoredBatch]:
+    def _truncate(self, offset: int) -> list[StoredBatch]:
         at = len(self._bases)
         while at and self.batches[at - 1].next_offset > offset:
             at -= 1

@@ -52,23 +52,25 @@ class Network:
         elif not effect.endpoints or effect.endpoints[0].port - FIRST_PORT != receiver:
             receiver = -1
         node.pending_request_ids.add(effect.request_id)
-        cluster.at(cluster.now + cluster.request_timeout, self._time_out, node, node.life, effect.request_id)
+        cluster.schedule(
+            cluster.now + cluster.request_timeout, self._time_out, node, node.life, effect.request_id
+        )
         if receiver not in cluster.nodes:
-            cluster.at(cluster.now + 1, node.receive_response, node.life, effect.request_id, None)
+            cluster.schedule(cluster.now + 1, node.receive_response, node.life, effect.request_id, None)
             return
-        message = self._through_codec(effect.message)
+        message = self._encode_and_decode(effect.message)
         if self.only_candidate not in (None, node.id) and isinstance(message, VoteRequest):
             return
         for arrival in self._arrivals(node.id, receiver):
             request = Request(node.id, node.life, effect.request_id, receiver, message)
-            cluster.at(arrival, self._arrive, request)
+            cluster.schedule(arrival, self._arrive, request)
 
     def respond(self, request: Request, message: ApiMessage) -> None:
         """Send a response."""
         cluster = self.cluster
-        message = self._through_codec(message)
+        message = self._encode_and_decode(message)
         for arrival in self._arrivals(request.receiver, request.sender):
-            cluster.at(
+            cluster.schedule(
                 arrival,
                 cluster.nodes[request.sender].receive_response,
                 request.sender_life,
@@ -83,7 +85,7 @@ class Network:
         elif self.cluster.random.random() < 0.8:
             sender = self.cluster.nodes[request.sender]
             for arrival in self._arrivals(request.receiver, request.sender):
-                self.cluster.at(
+                self.cluster.schedule(
                     arrival, sender.receive_response, request.sender_life, request.request_id, None
                 )
 
@@ -103,7 +105,7 @@ class Network:
             return [now + delay, now + delay + int(random() * 10 * swarm.latency_max)]
         return [now + delay]
 
-    def _through_codec(self, message: ApiMessage) -> ApiMessage:
+    def _encode_and_decode(self, message: ApiMessage) -> ApiMessage:
         if not self.cluster.swarm.through_codec:
             return message
         version = message.valid_versions.highest

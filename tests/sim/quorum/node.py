@@ -252,7 +252,7 @@ class SimNode:
                     self._pending_writes += [each for each, _ in rest if isinstance(each, Persist)]
                     rest = [each for each in rest if not isinstance(each.effect, Persist)]
                 self._delayed_effects = rest
-                self.cluster.at(
+                self.cluster.schedule(
                     self.cluster.now + self.cluster.persist_delay(), self._complete_writes, self.life
                 )
                 return
@@ -266,7 +266,7 @@ class SimNode:
         if life != self.life or self._pending_writes is None:
             return
         if self.is_paused:
-            self.cluster.at(self.cluster.now + 10, self._complete_writes, life)
+            self.cluster.schedule(self.cluster.now + 10, self._complete_writes, life)
             return
         writes, delayed_effects = self._pending_writes, self._delayed_effects
         self._write_record(writes)
@@ -341,4 +341,4 @@ class SimNode:
             return
         self._tick_at = deadline
         late = int(cluster.random.random() * cluster.swarm.tick_late_max)
-        cluster.at(deadline + 1 + late, self._tick, self.life, deadline)
+        cluster.schedule(deadline + 1 + late, self._tick, self.life, deadline)

@@ -73,11 +73,11 @@ class Scenario:
             if not line:
                 continue
             try:
-                self._do(line)
+                self._run_line(line)
             except Exception as error:
                 raise AssertionError(f"line {number}: {line}\n{error!r}\n{self._all_states()}") from error
 
-    def _do(self, line: str) -> None:
+    def _run_line(self, line: str) -> None:
         for pattern, action in _ACTIONS:
             match = re.fullmatch(pattern, line)
             if match is not None:
@@ -118,13 +118,13 @@ class Scenario:
     def elect(self, name: str) -> None:
         (chosen,) = self._nodes(name)
         self.cluster.network.only_candidate = chosen.id
-        self.until(f"{name} LEADER")
+        self.wait_for_state(f"{name} LEADER")
         self.cluster.network.only_candidate = None
 
     def wait(self, seconds: str) -> None:
         self.cluster.run_until(self.cluster.now + round(float(seconds) * 1000))
 
-    def cut(self, some: str, others: str) -> None:
+    def isolate(self, some: str, others: str) -> None:
         self.mute(some, others)
         self.mute(others, some)
 
@@ -165,7 +165,7 @@ class Scenario:
         # below its own high watermark.
         self.cluster.invariants = [committed_entries_are_not_truncated]
 
-    def halts(self, name: str) -> None:
+    def expect_halt(self, name: str) -> None:
         (node,) = self._nodes(name)
         try:
             self.cluster.run_until(self.cluster.now + WAIT_MAX_MS)
@@ -217,7 +217,7 @@ class Scenario:
         )
         self._request(at, request)
 
-    def ask_for_vote(
+    def request_vote(
         self, at: str, pre: str, candidate: str, disk: str | None, epoch: str, offset: str, last_epoch: str
     ) -> None:
         (receiver,) = self._nodes(at)
@@ -240,7 +240,7 @@ class Scenario:
         source = Request(CLIENT, 0, 0, node.id, request)
         node.handle(RequestReceived(source, request))
 
-    def answered(self, expected: str) -> None:
+    def expect_response(self, expected: str) -> None:
         if expected == "nothing":
             assert not self.answers, self.answers
             return
@@ -253,7 +253,7 @@ class Scenario:
         else:
             assert ErrorCode(answer.error_code).name == expected, answer  # type: ignore[attr-defined]
 
-    def until(self, expected: str) -> None:
+    def wait_for_state(self, expected: str) -> None:
         assert self.cluster.run_until(
             self.cluster.now + WAIT_MAX_MS, lambda: self._mismatch(expected) is None
         ), self._mismatch(expected)
@@ -297,7 +297,7 @@ _ACTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"start (.+)", Scenario.start),
     (r"elect (\d)", Scenario.elect),
     (r"for ([\d.]+) s", Scenario.wait),
-    (r"cut (.+) from (.+)", Scenario.cut),
+    (r"cut (.+) from (.+)", Scenario.isolate),
     (r"mute (.+) to (.+)", Scenario.mute),
     (r"heal", Scenario.heal),
     (r"crash (.+)", Scenario.crash),
@@ -314,10 +314,10 @@ _ACTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     (
         r"ask (\d) for a (pre-)?vote for (\d)( with another disk)? in epoch (\d+) "
         r"with log (\d+) of epoch (\d+)",
-        Scenario.ask_for_vote,
+        Scenario.request_vote,
     ),
-    (r"answered (\w+)", Scenario.answered),
-    (r"until (\d) halts", Scenario.halts),
-    (r"until (.+)", Scenario.until),
+    (r"answered (\w+)", Scenario.expect_response),
+    (r"until (\d) halts", Scenario.expect_halt),
+    (r"until (.+)", Scenario.wait_for_state),
     (r"> (.+)", Scenario.expect),
 )

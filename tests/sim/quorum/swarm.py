@@ -75,7 +75,7 @@ class Swarm:
     through_codec: bool = False
     """Every message is encoded and decoded."""
 
-    def healed(self) -> Swarm:
+    def with_reliable_network(self) -> Swarm:
         """Return the same plan with a reliable network and fast disks."""
         return replace(self, drop=0.0, duplicate=0.0, late=0.0, slow_persist=0.0)
 

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from tests.sim.quorum.run import chunks, run_chunk, run_seed
 from tests.sim.quorum.swarm import Swarm, Voters
-from tests.support.paths import ROOT
+from tests.sim.seeds import output_of
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "250"))
 
@@ -47,15 +45,5 @@ def test_a_cluster_without_faults_elects_one_leader_and_commits_everything() -> 
 
 def test_a_seed_gives_the_same_run_with_any_hash_seed() -> None:
     program = "from tests.sim.quorum.run import run_seed\nprint([run_seed(seed) for seed in (3, 4, 5, 6)])"
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert outputs[0].startswith("[Outcome(") and outputs[0] == outputs[1]
+    output = output_of(program, hash_seed=1)
+    assert output.startswith("[Outcome(") and output == output_of(program, hash_seed=2)

@@ -131,25 +131,25 @@ class SimulatedCluster:
 
     # -- events
 
-    def later(self, delay_ms: int, event: Callable[[], None]) -> None:
+    def schedule(self, delay_ms: int, event: Callable[[], None]) -> None:
         """Schedule `event`."""
         self._number += 1
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self._number, event))
 
-    def on(self, broker: SimBroker, delay_ms: int, event: Callable[[], None]) -> None:
+    def schedule_at(self, broker: SimBroker, delay_ms: int, event: Callable[[], None]) -> None:
         """Schedule an event at a broker if its process still runs then, after any pause."""
         incarnation = broker.incarnation
 
-        def happen() -> None:
+        def run_if_up() -> None:
             if broker.incarnation != incarnation or not broker.is_up:
                 return
             if broker.paused_until_ms > self.now_ms:
-                self.later(broker.paused_until_ms - self.now_ms, happen)
+                self.schedule(broker.paused_until_ms - self.now_ms, run_if_up)
                 return
             event()
-            self._answer_producers(broker)
+            self._respond_to_producers(broker)
 
-        self.later(delay_ms, happen)
+        self.schedule(delay_ms, run_if_up)
 
     def run_until(self, end_ms: int, done: Callable[[], bool] | None = None) -> bool:
         """Advance the time; return whether `done` became true."""
@@ -186,7 +186,7 @@ class SimulatedCluster:
     def fetch_soon(self, broker: SimBroker) -> None:
         """Start the fetch rounds of a new fetcher."""
         fetcher = broker.fetcher
-        self.on(broker, self.rng.randint(0, 3), lambda: self._fetch_round(broker, fetcher))
+        self.schedule_at(broker, self.rng.randint(0, 3), lambda: self._fetch_round(broker, fetcher))
 
     def _fetch_round(self, broker: SimBroker, fetcher: object) -> None:
         core = broker.fetcher
@@ -196,7 +196,7 @@ class SimulatedCluster:
         request = request or core.build_offsets_request(self.now_ms)
         request = request or core.build_fetch(self.now_ms, broker.epoch)
         if request is None or broker.epoch == UNREGISTERED:
-            self.on(broker, 10, lambda: self._fetch_round(broker, fetcher))
+            self.schedule_at(broker, 10, lambda: self._fetch_round(broker, fetcher))
             return
         self._send_request(broker, fetcher, request)
 
@@ -222,18 +222,18 @@ class SimulatedCluster:
             response = leader.respond(request, epoch)
             response_latency_ms = self._transit(leader.id, broker.id)
             if response_latency_ms is not None:
-                self.on(broker, response_latency_ms, lambda: arrive(response))
+                self.schedule_at(broker, response_latency_ms, lambda: arrive(response))
 
         def arrive(response: ApiMessage) -> None:
             if is_awaited():
                 broker.request_id = 0
                 self._on_response(broker, response)
-                self.on(broker, self.rng.randint(0, 6), lambda: self._fetch_round(broker, fetcher))
+                self.schedule_at(broker, self.rng.randint(0, 6), lambda: self._fetch_round(broker, fetcher))
 
-        self.on(broker, REQUEST_TIMEOUT_MS, time_out)
+        self.schedule_at(broker, REQUEST_TIMEOUT_MS, time_out)
         request_latency_ms = self._transit(broker.id, leader.id)
         if request_latency_ms is not None and leader.is_up:
-            self.on(leader, request_latency_ms, respond)
+            self.schedule_at(leader, request_latency_ms, respond)
 
     def _on_response(self, broker: SimBroker, response: ApiMessage) -> None:
         core = broker.fetcher
@@ -257,8 +257,8 @@ class SimulatedCluster:
                 return
             request_latency_ms = self._transit(broker.id, CONTROLLER)
             if request_latency_ms is not None:
-                self.later(request_latency_ms, decide)
-            self.on(broker, REQUEST_TIMEOUT_MS, send)
+                self.schedule(request_latency_ms, decide)
+            self.schedule_at(broker, REQUEST_TIMEOUT_MS, send)
 
         def decide() -> None:
             result = self.controller.alter_partition(broker.id, epoch, proposal)
@@ -267,7 +267,7 @@ class SimulatedCluster:
             self.publish()
             response_latency_ms = self._transit(CONTROLLER, broker.id)
             if response_latency_ms is not None:
-                self.on(broker, response_latency_ms, lambda: receive(result))
+                self.schedule_at(broker, response_latency_ms, lambda: receive(result))
 
         def receive(result: CommittedIsr | ErrorCode) -> None:
             if broker.partition is partition:
@@ -285,7 +285,7 @@ class SimulatedCluster:
         newest = len(self.controller.versions) - 1
         if broker.is_up and broker.epoch != UNREGISTERED and broker.applied_version != newest:
             lag_ms = 1 if self.is_calm else self.rng.randint(1, self.swarm.metadata_lag_ms)
-            self.on(broker, lag_ms, lambda: self._apply(broker))
+            self.schedule_at(broker, lag_ms, lambda: self._apply(broker))
 
     def _apply(self, broker: SimBroker) -> None:
         newest = len(self.controller.versions) - 1
@@ -299,7 +299,7 @@ class SimulatedCluster:
         broker.apply(target)
         self.trace(f"{broker.id}: metadata {target}: {self._describe_partition(target)}")
         if target != newest:
-            self.on(broker, 2, lambda: self._apply(broker))
+            self.schedule_at(broker, 2, lambda: self._apply(broker))
 
     def _describe_partition(self, version: int) -> str:
         partition_image = self.controller.versions[version].partition_image
@@ -325,9 +325,9 @@ class SimulatedCluster:
             self.ledger.on_append(broker.id, broker.log, 1)
             broker.pending_produces.append((info.last_offset + 1, value))
 
-        self.on(broker, 1, append)
+        self.schedule_at(broker, 1, append)
 
-    def _answer_producers(self, broker: SimBroker) -> None:
+    def _respond_to_producers(self, broker: SimBroker) -> None:
         if not broker.pending_produces:
             return
         # The ledger must record the high watermark before a record is acknowledged because of it.

@@ -24,16 +24,16 @@ class Faults:
         for broker in cluster.brokers:
             broker.apply(0)
             self._schedule_broker_events(broker)
-        self._every(HEARTBEAT_MS, self._fence_silent)
-        self._every(swarm.produce_every_ms, self._produce)
-        self._every(swarm.faults_every_ms, self._fault)
+        self._repeat(HEARTBEAT_MS, self._fence_silent)
+        self._repeat(swarm.produce_every_ms, self._produce)
+        self._repeat(swarm.faults_every_ms, self._fault)
 
-    def _every(self, period_ms: int, work: Callable[[], object]) -> None:
+    def _repeat(self, period_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
             work()
-            self._cluster.later(max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)
+            self._cluster.schedule(max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)
 
-        self._cluster.later(self._rng.randint(0, period_ms), run)
+        self._cluster.schedule(self._rng.randint(0, period_ms), run)
 
     def _schedule_broker_events(self, broker: SimBroker) -> None:
         """Run the periodic events of a broker while its process lives."""
@@ -42,9 +42,9 @@ class Faults:
         def repeat(period_ms: int, work: Callable[[], object]) -> None:
             def run() -> None:
                 work()
-                cluster.on(broker, max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)
+                cluster.schedule_at(broker, max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)
 
-            cluster.on(broker, self._rng.randint(1, period_ms), run)
+            cluster.schedule_at(broker, self._rng.randint(1, period_ms), run)
 
         repeat(HEARTBEAT_MS, lambda: self._heartbeat(broker))
         repeat(swarm.lag_time_max_ms // 2, lambda: broker.partition.check_isr() and None)
@@ -102,14 +102,15 @@ class Faults:
         if cluster.swarm.tiered and rng.random() < 0.15:
             self._outage()
             return
-        kind = rng.choices(
+        fault = rng.choices(
             (
-                *("crash", "wipe", "bounce", "stop", "start", "pause", "cut", "mute", "isolate"),
-                *("heal", "move", "shuffle", "delete"),
+                *(self._crash, self._wipe, self._crash_and_restart, self._stop, self._start, self._pause),
+                *(self._cut_link, self._mute, self._isolate, self._heal, self._move, self._shuffle),
+                self._delete,
             ),
             (5, 1, 4, 3, 14, 4, 4, 3, 3, 12, 4, 4, 2),
         )[0]
-        getattr(self, f"_{kind}")(broker)
+        fault(broker)
 
     def _crash(self, broker: SimBroker) -> None:
         if broker.is_up:
@@ -128,7 +129,7 @@ class Faults:
             self._cluster.ledger.on_restart(broker.id)
             self._cluster.trace(f"{broker.id}: crashes, and gets an empty disk")
 
-    def _bounce(self, broker: SimBroker) -> None:
+    def _crash_and_restart(self, broker: SimBroker) -> None:
         """Crash, lose records and restart soon, preferably while joining the ISR."""
         pending = [each.partition.pending_isr for each in self._cluster.brokers if each.is_up]
         joining = [each.added for each in pending if each is not None and each.added is not None]
@@ -136,7 +137,7 @@ class Faults:
             broker = self._cluster.brokers[joining[0]]
         if broker.is_up:
             self._rng.choice((self._crash, self._crash, self._wipe))(broker)
-            self._cluster.later(self._rng.randint(1, 30), lambda: self._restart(broker))
+            self._cluster.schedule(self._rng.randint(1, 30), lambda: self._restart(broker))
 
     def _stop(self, broker: SimBroker) -> None:
         """Start a controlled shutdown if the broker reaches the controller."""
@@ -151,7 +152,7 @@ class Faults:
         cluster.trace(f"{broker.id}: stops")
         cluster.controller.begin_shutdown(broker.id)
         cluster.publish()
-        cluster.on(broker, self._rng.randint(5, 40), lambda: self._complete_shutdown(broker))
+        cluster.schedule_at(broker, self._rng.randint(5, 40), lambda: self._complete_shutdown(broker))
 
     def _complete_shutdown(self, broker: SimBroker) -> None:
         broker.log.flush()
@@ -177,7 +178,7 @@ class Faults:
     def _pause(self, broker: SimBroker) -> None:
         broker.paused_until_ms = self._cluster.now_ms + self._rng.randint(20, 300)
 
-    def _cut(self, broker: SimBroker) -> None:
+    def _cut_link(self, broker: SimBroker) -> None:
         other = self._rng.choice(self._cluster.brokers)
         self._cluster.cut_links |= {(broker.id, other.id), (other.id, broker.id)}
 
@@ -204,7 +205,7 @@ class Faults:
         """Move leadership twice within a time in which not all brokers apply the metadata."""
         for delay_ms in (0, self._rng.randint(1, 40)):
             target = self._rng.choice(self._cluster.brokers)
-            self._cluster.later(delay_ms, lambda target=target: self._move(target))  # type: ignore[misc]
+            self._cluster.schedule(delay_ms, lambda target=target: self._move(target))  # type: ignore[misc]
 
     def _delete(self, broker: SimBroker) -> None:
         """Delete old records at a leader."""
@@ -227,7 +228,7 @@ class Faults:
         def end() -> None:
             cluster.tier.is_down = False
 
-        cluster.later(self._rng.randint(50, 400), end)
+        cluster.schedule(self._rng.randint(50, 400), end)
 
     # -- the end
 

@@ -11,7 +11,7 @@ from tests.sim.replication.cluster import SimulatedCluster, Swarm
 from tests.sim.replication.controller import Rule
 from tests.sim.replication.faults import Faults
 from tests.sim.replication.ledger import Violation
-from tests.sim.replication.safeguards import Safeguard, without
+from tests.sim.replication.safeguards import Safeguard, ablate
 
 RECOVERY_MS = 6_000
 
@@ -39,7 +39,7 @@ def run_seed(
     tiered: bool = False,
 ) -> Outcome:
     """Run one seed; Violation names the seed and, with `trace`, has all events as notes."""
-    with without(disabled):
+    with ablate(disabled):
         return _run_seed(seed, rules_off=rules_off, swarm=swarm, trace=trace, tiered=tiered)
 
 

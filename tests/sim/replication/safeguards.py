@@ -56,7 +56,7 @@ SafeguardSet: TypeAlias = frozenset[Safeguard]
 NONE_DISABLED: Final[SafeguardSet] = frozenset()
 
 
-def without(disabled: Iterable[Safeguard]) -> AbstractContextManager[None]:
+def ablate(disabled: Iterable[Safeguard]) -> AbstractContextManager[None]:
     """Remove the rules in `disabled` for the length of the block."""
     return replace_rules(ablation for safeguard in disabled for ablation in _ABLATIONS[safeguard])
 
@@ -82,7 +82,7 @@ def _restart_without_remote_past(
     return RestartAt(partition, offset, "without the auxiliary state in the tier")
 
 
-def _cut_once(log: Any, leader_epoch: int, leader_end_offset: int) -> TruncationState:
+def _truncate_once(log: Any, leader_epoch: int, leader_end_offset: int) -> TruncationState:
     """Truncate as before KIP-279: to the leader's end offset, whatever its epoch."""
     return truncation_state(log, NO_LEADER_EPOCH, leader_end_offset)
 
@@ -114,7 +114,7 @@ _ABLATIONS: Final[dict[Safeguard, tuple[Ablation, ...]]] = {
         Ablation(FollowerFetcher, "_find_divergence", lambda fetcher, partition: []),
         _NEVER_COMPARES,
     ),
-    Safeguard.EPOCHS_ITERATED: (Ablation(follower_fetcher, "truncation_state", _cut_once),),
+    Safeguard.EPOCHS_ITERATED: (Ablation(follower_fetcher, "truncation_state", _truncate_once),),
     Safeguard.REMOTE_AUXILIARY_BUILT: (
         Ablation(AuxBuilder, "_request_epoch_end", _restart_without_remote_past),
     ),

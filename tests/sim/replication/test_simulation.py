@@ -6,41 +6,30 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 
 from tests.sim.replication.cluster import Swarm
 from tests.sim.replication.run import run_seed
-from tests.support.paths import ROOT
+from tests.sim.seeds import chunks_of_seeds, output_of, run_all
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "200"))
 CHUNK = 50
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_every_seed_keeps_acknowledged_records_and_ends_with_equal_replicas(first: int) -> None:
-    failures = []
-    for seed in range(first, min(first + CHUNK, SEEDS)):
-        try:
-            run_seed(seed)
-        except AssertionError as error:
-            failures.append(str(error))
-    assert not failures, "\n".join(failures)
+@pytest.mark.parametrize("seeds", chunks_of_seeds(SEEDS, CHUNK), ids=str)
+def test_every_seed_keeps_acknowledged_records_and_ends_with_equal_replicas(seeds: range) -> None:
+    assert run_all(seeds, run_seed)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS // 4, CHUNK))
-def test_every_seed_of_a_tiered_log_ends_with_one_lineage_on_disks_and_in_the_tier(first: int) -> None:
+@pytest.mark.parametrize("seeds", chunks_of_seeds(SEEDS // 4, CHUNK), ids=str)
+def test_every_seed_of_a_tiered_log_ends_with_one_lineage_on_disks_and_in_the_tier(seeds: range) -> None:
     """KIP-405: copies, local deletion, outages of the tier, late metadata, followers that restart empty."""
-    failures, remote_restarts = [], 0
-    for seed in range(first, min(first + CHUNK, SEEDS // 4)):
-        try:
-            remote_restarts += run_seed(seed, tiered=True).remote_restarts
-        except AssertionError as error:
-            failures.append(str(error))
-    assert not failures, "\n".join(failures)
-    assert remote_restarts > 0, "no follower has restarted its log from the tier"
+    outcomes = run_all(seeds, partial(run_seed, tiered=True))
+    assert any(outcome.remote_restarts for outcome in outcomes), (
+        "no follower has restarted its log from the tier"
+    )
 
 
 def test_the_seeds_exercise_faults() -> None:
@@ -60,12 +49,4 @@ def test_without_faults_everything_is_acknowledged() -> None:
 def test_a_sample_of_seeds_gives_the_same_run_with_other_hash_seeds() -> None:
     seeds = list(range(0, SEEDS, 100))
     program = f"from tests.sim.replication.run import run_seed\nprint([run_seed(seed) for seed in {seeds}])"
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert output == f"{[run_seed(seed) for seed in seeds]}\n"
+    assert output_of(program, hash_seed=5) == f"{[run_seed(seed) for seed in seeds]}\n"

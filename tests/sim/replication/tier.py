@@ -97,11 +97,11 @@ class SimTier:
                 view.store.apply(event)
             view.read_count = len(self.events)
             view.store.mark_ready(TIERED)
-            self._cluster.on(
+            self._cluster.schedule_at(
                 broker, 1 if self._cluster.is_calm else self._cluster.rng.randint(1, 60), read_new_records
             )
 
-        self._cluster.on(broker, self._cluster.rng.randint(1, 150), read_new_records)
+        self._cluster.schedule_at(broker, self._cluster.rng.randint(1, 150), read_new_records)
 
     # -- leaders
 
@@ -141,7 +141,7 @@ class SimTier:
                 self.objects[metadata.remote_log_segment_id.id] = stored
                 self._append_update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, broker)
 
-        self._cluster.on(broker, rng.randint(1, 80), finish)
+        self._cluster.schedule_at(broker, rng.randint(1, 80), finish)
 
     def expire(self, broker: SimBroker) -> None:
         """Delete segments below the log start, and raise the log start to the first readable offset.
@@ -201,7 +201,7 @@ class SimTier:
             if restart is not None:
                 broker.perform([restart])
 
-        self._cluster.on(broker, self._cluster.rng.randint(1, 100), respond)
+        self._cluster.schedule_at(broker, self._cluster.rng.randint(1, 100), respond)
 
     def value_at(self, broker: SimBroker, offset: int) -> Entry | None:
         """Return the value that a reader gets from `broker` for a remote offset."""

@@ -21,7 +21,7 @@ class Safeguard(Enum):
     MARKERS_AFTER_COMMIT = "no marker is written before the decision is on every in-sync replica"
 
 
-def without(safeguard: Safeguard) -> AbstractContextManager[None]:
+def ablate(safeguard: Safeguard) -> AbstractContextManager[None]:
     """Remove one rule for the length of the block."""
     return replace_rules([_ABLATIONS[safeguard]])
 

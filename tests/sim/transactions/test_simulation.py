@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.transactions.cluster import Violation
 from tests.sim.transactions.run import run_seed
-from tests.sim.transactions.safeguards import Safeguard, without
+from tests.sim.transactions.safeguards import Safeguard, ablate
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
 SEEDS_TO_FIND = 600
@@ -28,6 +28,6 @@ def test_a_seed_gives_the_same_run() -> None:
 
 @pytest.mark.parametrize("safeguard", list(Safeguard), ids=lambda each: each.name.lower())
 def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
-    with without(safeguard), pytest.raises(Violation):
+    with ablate(safeguard), pytest.raises(Violation):
         for seed in range(SEEDS_TO_FIND):
             run_seed(seed)

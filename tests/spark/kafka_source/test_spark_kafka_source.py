@@ -58,7 +58,7 @@ def read(spark: SparkSession, servers: str, source: str, **options: str) -> Data
     return reader.options(**options).load()
 
 
-def both(spark: SparkSession, servers: str, **options: str) -> pa.Table:
+def rows_of_both_sources(spark: SparkSession, servers: str, **options: str) -> pa.Table:
     """Return the rows of our source, which equal those of Spark's in columns, types and values."""
     frames = [read(spark, servers, source, **options) for source in ("kafka", "tidelog")]
     theirs, ours = (frame.toArrow().sort_by(ORDER) for frame in frames)
@@ -71,22 +71,31 @@ def both(spark: SparkSession, servers: str, **options: str) -> pa.Table:
 def test_every_column_equals_sparks_source_in_remote_and_local_records(
     spark: SparkSession, servers: str
 ) -> None:
-    rows = both(spark, servers, subscribePattern="codec-.*", includeHeaders="true", minPartitions="9")
+    rows = rows_of_both_sources(
+        spark, servers, subscribePattern="codec-.*", includeHeaders="true", minPartitions="9"
+    )
     assert rows.num_rows == 3000 * len(CODECS) + 600
     assert set(rows["timestampType"].to_pylist()) == {0, LOG_APPEND_TIME}
     assert {None, b""} < set(rows["key"].to_pylist())
     assert {None, b""} < set(rows["value"].to_pylist())
     assert rows["headers"].null_count not in {0, rows.num_rows}
-    assert "headers" not in both(spark, servers, subscribe="codec-none").column_names
+    assert "headers" not in rows_of_both_sources(spark, servers, subscribe="codec-none").column_names
 
 
 def test_ranges_by_offset_and_by_timestamp_equal_sparks_source(spark: SparkSession, servers: str) -> None:
     start, end = json.dumps({"codec-lz4": {"0": 1234}}), json.dumps({"codec-lz4": {"0": 2345}})
-    rows = both(spark, servers, subscribe="codec-lz4", startingOffsets=start, endingOffsets=end)
+    rows = rows_of_both_sources(
+        spark, servers, subscribe="codec-lz4", startingOffsets=start, endingOffsets=end
+    )
     assert (rows["offset"][0].as_py(), rows["offset"][-1].as_py()) == (1234, 2344)
     middle = str(round(rows["timestamp"][0].as_py().timestamp() * 1000))
-    assert both(spark, servers, subscribe="codec-lz4", endingTimestamp=middle).num_rows == 1234
-    assert both(spark, servers, subscribe="codec-lz4", startingTimestamp=middle).num_rows == 3000 - 1234
+    assert (
+        rows_of_both_sources(spark, servers, subscribe="codec-lz4", endingTimestamp=middle).num_rows == 1234
+    )
+    assert (
+        rows_of_both_sources(spark, servers, subscribe="codec-lz4", startingTimestamp=middle).num_rows
+        == 3000 - 1234
+    )
 
 
 class Stopped(Exception):

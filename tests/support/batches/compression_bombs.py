@@ -13,7 +13,7 @@ MEBIBYTE = 1 << 20
 _SNAPPY_FRAMING = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 
-def bomb(codec: Compression, mebibytes: int) -> bytes:
+def compression_bomb(codec: Compression, mebibytes: int) -> bytes:
     """Return `mebibytes` MiB of zeros in `codec`, with no declared size where the codec allows it."""
     zeros = bytes(MEBIBYTE)
     if codec is Compression.GZIP:

@@ -17,9 +17,9 @@ class DescriptorLimitedFileSystem(CrashFileSystem):
 
     def __init__(self) -> None:
         super().__init__()
-        self.become_short(0, 0)
+        self.refuse_uses(0, 0)
 
-    def become_short(self, fails_at: int, fails_times: int) -> None:
+    def refuse_uses(self, fails_at: int, fails_times: int) -> None:
         """Restart counting, and refuse `fails_times` uses from number `fails_at` on."""
         self.uses: list[str] = []
         self.fails_at = fails_at

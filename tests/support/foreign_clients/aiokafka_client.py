@@ -28,6 +28,7 @@ from tests.support.foreign_clients.interface import (
     ProducerOptions,
     Receipt,
     Received,
+    messages_of,
 )
 from tests.support.loops.loop_thread import LOOP
 
@@ -184,21 +185,7 @@ class AiokafkaConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
         with _errors():
-            polled_records = self._background_poll.poll(timeout_s)
-        return [self._message_of(record) for records in polled_records.values() for record in records]
-
-    @staticmethod
-    def _message_of(record: Any) -> Received:
-        return Received(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.key,
-            record.value,
-            tuple(record.headers),
-            record.timestamp,
-            record.timestamp_type,
-        )
+            return messages_of(self._background_poll.poll(timeout_s))
 
     def assignment(self) -> set[tuple[str, int]]:
         """Return the assigned partitions."""
@@ -238,7 +225,7 @@ class AiokafkaConsumer:
                 )
             )
 
-    def committed(self, topic: str, partition: int) -> int | None:
+    def committed_offset(self, topic: str, partition: int) -> int | None:
         """Return the committed offset; None if there is none."""
         with _errors():
             offset: int | None = LOOP.run(self._consumer.committed(TopicPartition(topic, partition)))
@@ -275,7 +262,7 @@ class AiokafkaAdmin:
 
         self.client = LOOP.run(start())
 
-    def _ask(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         with _errors():
             return LOOP.run(work)
 
@@ -290,29 +277,29 @@ class AiokafkaAdmin:
     ) -> None:
         """Create a topic."""
         new = NewTopic(topic, partitions, replication, topic_configs=dict(config or {}))
-        answer = self._ask(self.client.create_topics([new], validate_only=validate_only))
+        answer = self._run(self.client.create_topics([new], validate_only=validate_only))
         for entry in answer.topic_errors:
             _raise(entry[1], entry)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        answer = self._ask(self.client.delete_topics([topic]))
+        answer = self._run(self.client.delete_topics([topic]))
         for entry in answer.topic_error_codes:
             _raise(entry[1], entry)
 
     def topics(self) -> set[str]:
         """Return the names of all topics in the metadata."""
-        return set(self._ask(self.client.list_topics()))
+        return set(self._run(self.client.list_topics()))
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
         """Return the leader of each partition."""
-        (described,) = self._ask(self.client.describe_topics([topic]))
+        (described,) = self._run(self.client.describe_topics([topic]))
         _raise(described["error_code"], described)
         return {entry["partition"]: entry["leader"] for entry in described["partitions"]}
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of partitions to `total`."""
-        self._ask(self.client.create_partitions({topic: NewPartitions(total)}))
+        self._run(self.client.create_partitions({topic: NewPartitions(total)}))
 
     def config(self, topic: str) -> dict[str, str]:
         """Return the configs of a topic."""
@@ -323,7 +310,7 @@ class AiokafkaAdmin:
         return self._describe(ConfigResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
-        (answer,) = self._ask(self.client.describe_configs([ConfigResource(kind, name)]))
+        (answer,) = self._run(self.client.describe_configs([ConfigResource(kind, name)]))
         (resource,) = answer.resources
         code, text, _, _, entries = resource
         _raise(code, text)
@@ -338,22 +325,22 @@ class AiokafkaAdmin:
         self._alter(ConfigResource(ConfigResourceType.BROKER, str(node_id), {key: value}))
 
     def _alter(self, resource: ConfigResource) -> None:
-        answers = self._ask(self.client.alter_configs([resource]))
+        answers = self._run(self.client.alter_configs([resource]))
         for entry in (entry for answer in answers for entry in answer.resources):
             _raise(entry[0], entry)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Delete the records below offset `before`; return the new log start offset."""
         key = TopicPartition(topic, partition)
-        return self._ask(self.client.delete_records({key: RecordsToDelete(before)}))[key]
+        return self._run(self.client.delete_records({key: RecordsToDelete(before)}))[key]
 
     def groups(self) -> set[str]:
         """Return the ids of all groups."""
-        return {entry[0] for entry in self._ask(self.client.list_consumer_groups())}
+        return {entry[0] for entry in self._run(self.client.list_consumer_groups())}
 
     def describe_group(self, group: str) -> GroupView:
         """Return the state of a group and the client ids of its members."""
-        (response,) = self._ask(self.client.describe_consumer_groups([group]))
+        (response,) = self._run(self.client.describe_consumer_groups([group]))
         (description,) = response.to_object()["groups"]
         _raise(description["error_code"], description)
         return GroupView(
@@ -363,12 +350,12 @@ class AiokafkaAdmin:
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """Return the committed offsets of a group by topic and partition."""
-        offsets = self._ask(self.client.list_consumer_group_offsets(group))
+        offsets = self._run(self.client.list_consumer_group_offsets(group))
         return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def cluster(self) -> tuple[str, set[int]]:
         """Return the cluster id and the ids of the brokers."""
-        description = self._ask(self.client.describe_cluster())
+        description = self._run(self.client.describe_cluster())
         return description["cluster_id"], {broker["node_id"] for broker in description["brokers"]}
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ class ClientFactory:
         self._closing.remove(one.close)
         one.close()
 
-    def forget(self, one: ForeignProducer | ForeignConsumer) -> None:
+    def keep_open(self, one: ForeignProducer | ForeignConsumer) -> None:
         """Leave closing of one client to the test."""
         self._closing.remove(one.close)
 

@@ -225,7 +225,7 @@ class ConfluentConsumer:
             if result.error is not None:
                 raise _error(result.error)
 
-    def committed(self, topic: str, partition: int) -> int | None:
+    def committed_offset(self, topic: str, partition: int) -> int | None:
         """Return the committed offset; None if there is none."""
         with _errors():
             (committed,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=DEADLINE_S)
@@ -269,11 +269,11 @@ class ConfluentAdmin:
     ) -> None:
         """Create a topic."""
         new = NewTopic(topic, partitions, replication, config=dict(config or {}))
-        _one(self.client.create_topics([new], validate_only=validate_only))
+        _only_result(self.client.create_topics([new], validate_only=validate_only))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        _one(self.client.delete_topics([topic]))
+        _only_result(self.client.delete_topics([topic]))
 
     def topics(self) -> set[str]:
         """Return the names of all topics in the metadata."""
@@ -282,12 +282,12 @@ class ConfluentAdmin:
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
         """Return the leader of each partition."""
-        described = _one(self.client.describe_topics(confluent_kafka.TopicCollection([topic])))
+        described = _only_result(self.client.describe_topics(confluent_kafka.TopicCollection([topic])))
         return {partition.id: partition.leader.id for partition in described.partitions}
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of partitions to `total`."""
-        _one(self.client.create_partitions([NewPartitions(topic, total)]))
+        _only_result(self.client.create_partitions([NewPartitions(topic, total)]))
 
     def config(self, topic: str) -> dict[str, str]:
         """Return the configs of a topic."""
@@ -298,7 +298,7 @@ class ConfluentAdmin:
         return self._describe(ResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ResourceType, name: str) -> dict[str, str]:
-        entries = _one(self.client.describe_configs([ConfigResource(kind, name)]))
+        entries = _only_result(self.client.describe_configs([ConfigResource(kind, name)]))
         return {key: entry.value for key, entry in entries.items()}
 
     def _alter(self, topic: str, key: str, value: str | None, operation: AlterConfigOpType) -> None:
@@ -309,7 +309,7 @@ class ConfluentAdmin:
     ) -> None:
         entry = ConfigEntry(key, value, incremental_operation=operation)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
-        _one(self.client.incremental_alter_configs([resource]))
+        _only_result(self.client.incremental_alter_configs([resource]))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """Set one config of a topic."""
@@ -333,7 +333,7 @@ class ConfluentAdmin:
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Delete the records below offset `before`; return the new log start offset."""
-        deleted = _one(self.client.delete_records([TopicPartition(topic, partition, before)]))
+        deleted = _only_result(self.client.delete_records([TopicPartition(topic, partition, before)]))
         return int(deleted.low_watermark)
 
     def groups(self) -> set[str]:
@@ -345,14 +345,14 @@ class ConfluentAdmin:
 
     def describe_group(self, group: str) -> GroupView:
         """Return the state of a group and the client ids of its members."""
-        description = _one(self.client.describe_consumer_groups([group]))
+        description = _only_result(self.client.describe_consumer_groups([group]))
         state = description.state.name.replace("_", "").lower()
         return GroupView(state, tuple(sorted(member.client_id for member in description.members)))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """Return the committed offsets of a group by topic and partition."""
         request = confluent_kafka.ConsumerGroupTopicPartitions(group)
-        response = _one(self.client.list_consumer_group_offsets([request]))
+        response = _only_result(self.client.list_consumer_group_offsets([request]))
         return {
             (partition.topic, partition.partition): partition.offset
             for partition in response.topic_partitions
@@ -363,18 +363,18 @@ class ConfluentAdmin:
         request = confluent_kafka.ConsumerGroupTopicPartitions(
             group, [TopicPartition(topic, partition, offset)]
         )
-        (result,) = _one(self.client.alter_consumer_group_offsets([request])).topic_partitions
+        (result,) = _only_result(self.client.alter_consumer_group_offsets([request])).topic_partitions
         if result.error is not None:
             raise _error(result.error)
 
     def delete_group(self, group: str) -> None:
         """Delete a group."""
-        _one(self.client.delete_consumer_groups([group]))
+        _only_result(self.client.delete_consumer_groups([group]))
 
     def max_timestamp_offset(self, topic: str, partition: int) -> int:
         """Return the offset of the record with the largest timestamp."""
         request = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
-        return int(_one(self.client.list_offsets(request)).offset)
+        return int(_only_result(self.client.list_offsets(request)).offset)
 
     def cluster(self) -> tuple[str, set[int]]:
         """Return the cluster id and the ids of the brokers."""
@@ -386,7 +386,7 @@ class ConfluentAdmin:
         """Do nothing; the client is closed with its last reference."""
 
 
-def _one(futures: Mapping[Any, Future[Any]]) -> Any:
+def _only_result(futures: Mapping[Any, Future[Any]]) -> Any:
     """Return the result of the only request."""
     (future,) = futures.values()
     with _errors():

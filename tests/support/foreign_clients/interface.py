@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 DEADLINE_S = 60.0
 
@@ -145,7 +145,7 @@ class ForeignConsumer(Protocol):
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None: ...
 
-    def committed(self, topic: str, partition: int) -> int | None: ...
+    def committed_offset(self, topic: str, partition: int) -> int | None: ...
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset at or after a timestamp; None if there is none."""
@@ -228,6 +228,24 @@ class ForeignClient:
     producer: Callable[[str, ProducerOptions], ForeignProducer]
     consumer: Callable[[str, ConsumerOptions], ForeignConsumer]
     admin: Callable[[str], ForeignAdmin]
+
+
+def messages_of(polled: Mapping[Any, Iterable[Any]]) -> list[Received]:
+    """Return the messages of a poll whose records have the attributes of those of kafka-python."""
+    return [
+        Received(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            tuple((name, value) for name, value in record.headers),
+            record.timestamp,
+            int(record.timestamp_type),
+        )
+        for records in polled.values()
+        for record in records
+    ]
 
 
 def read_exactly(consumer: ForeignConsumer, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:

@@ -29,6 +29,7 @@ from tests.support.foreign_clients.interface import (
     ProducerOptions,
     Receipt,
     Received,
+    messages_of,
 )
 
 ASSIGNORS = {
@@ -126,14 +127,14 @@ class KafkaPythonConsumer:
             reconnect_backoff_max_ms=200,
         )
 
-    def _do(self, action: Any, *arguments: Any) -> Any:
+    def _call(self, action: Any, *arguments: Any) -> Any:
         with _errors():
             return self._thread.submit(action, *arguments).result(2 * DEADLINE_S)
 
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Read partitions without a group."""
         self._topic = topic
-        self._do(self._consumer.assign, [TopicPartition(topic, number) for number in offsets])
+        self._call(self._consumer.assign, [TopicPartition(topic, number) for number in offsets])
         for number, offset in offsets.items():
             self.seek(number, offset)
 
@@ -143,7 +144,7 @@ class KafkaPythonConsumer:
     def subscribe(self, *topics: str) -> None:
         """Join the group."""
         self._topic = topics[0]
-        self._do(self._consumer.subscribe, list(topics))
+        self._call(self._consumer.subscribe, list(topics))
 
     def _poll(self) -> Any:
         """Poll once, and request a rejoin if the poll ended during one.
@@ -162,21 +163,7 @@ class KafkaPythonConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
         with _errors():
-            polled_records = self._background_poll.poll(timeout_s)
-        return [self._message_of(record) for records in polled_records.values() for record in records]
-
-    @staticmethod
-    def _message_of(record: Any) -> Received:
-        return Received(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.key,
-            record.value,
-            tuple((name, value) for name, value in record.headers),
-            record.timestamp,
-            record.timestamp_type,
-        )
+            return messages_of(self._background_poll.poll(timeout_s))
 
     def assignment(self) -> set[tuple[str, int]]:
         """Return the assigned partitions."""
@@ -185,27 +172,27 @@ class KafkaPythonConsumer:
     def seek(self, partition: int, offset: int) -> None:
         """Continue reading from `offset`."""
         if offset == EARLIEST:
-            self._do(self._consumer.seek_to_beginning, self._partition(partition))
+            self._call(self._consumer.seek_to_beginning, self._partition(partition))
         elif offset == LATEST:
-            self._do(self._consumer.seek_to_end, self._partition(partition))
+            self._call(self._consumer.seek_to_end, self._partition(partition))
         else:
-            self._do(self._consumer.seek, self._partition(partition), offset)
+            self._call(self._consumer.seek, self._partition(partition), offset)
 
     def position(self, partition: int) -> int:
         """Return the offset after the last polled message."""
-        return int(self._do(self._consumer.position, self._partition(partition)))
+        return int(self._call(self._consumer.position, self._partition(partition)))
 
     def pause(self, *partitions: int) -> None:
         """Pause these partitions."""
-        self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
+        self._call(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
         """Resume these partitions."""
-        self._do(self._consumer.resume, *(self._partition(number) for number in partitions))
+        self._call(self._consumer.resume, *(self._partition(number) for number in partitions))
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit and wait."""
-        self._do(
+        self._call(
             self._consumer.commit,
             {
                 TopicPartition(topic, number): kafka.OffsetAndMetadata(offset, "", -1)
@@ -213,22 +200,22 @@ class KafkaPythonConsumer:
             },
         )
 
-    def committed(self, topic: str, partition: int) -> int | None:
+    def committed_offset(self, topic: str, partition: int) -> int | None:
         """Return the committed offset; None if there is none."""
-        offset: int | None = self._do(self._consumer.committed, TopicPartition(topic, partition))
+        offset: int | None = self._call(self._consumer.committed, TopicPartition(topic, partition))
         return offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset at or after a timestamp; None if there is none."""
         key = self._partition(partition)
-        offset = self._do(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
+        offset = self._call(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
         return None if offset is None or offset.offset < 0 else offset.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
         key = self._partition(partition)
-        low = self._do(self._consumer.beginning_offsets, [key])
-        high = self._do(self._consumer.end_offsets, [key])
+        low = self._call(self._consumer.beginning_offsets, [key])
+        high = self._call(self._consumer.end_offsets, [key])
         return low[key], high[key]
 
     def close(self) -> None:

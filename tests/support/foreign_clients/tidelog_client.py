@@ -19,6 +19,7 @@ from tests.support.foreign_clients.interface import (
     ProducerOptions,
     Receipt,
     Received,
+    messages_of,
 )
 from tests.support.loops.loop_thread import LOOP
 from tidelog.clients.admin.admin import Admin
@@ -145,7 +146,7 @@ class TidelogConsumer:
     def _partition(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
 
-    def _do(self, action: Any, *arguments: Any) -> Any:
+    def _call(self, action: Any, *arguments: Any) -> Any:
         """Call a synchronous method of the consumer on its event loop."""
 
         async def call() -> Any:
@@ -161,32 +162,18 @@ class TidelogConsumer:
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Read partitions without a group."""
         self._topic = topic
-        self._do(self._consumer.assign, [self._partition(number) for number in offsets])
+        self._call(self._consumer.assign, [self._partition(number) for number in offsets])
         for number, offset in offsets.items():
             self.seek(number, offset)
 
     def subscribe(self, *topics: str) -> None:
         """Join the group."""
         self._topic = topics[0]
-        self._do(self._consumer.subscribe, topics)
+        self._call(self._consumer.subscribe, topics)
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
-        polled_records = self._await(self._consumer.poll(int(timeout_s * 1000)))
-        return [
-            Received(
-                record.topic,
-                record.partition,
-                record.offset,
-                record.key,
-                record.value,
-                record.headers,
-                record.timestamp,
-                int(record.timestamp_type),
-            )
-            for records in polled_records.values()
-            for record in records
-        ]
+        return messages_of(self._await(self._consumer.poll(int(timeout_s * 1000))))
 
     def assignment(self) -> set[tuple[str, int]]:
         """Return the assigned partitions."""
@@ -195,11 +182,11 @@ class TidelogConsumer:
     def seek(self, partition: int, offset: int) -> None:
         """Continue reading from `offset`."""
         if offset == EARLIEST:
-            self._do(self._consumer.seek_to_beginning, self._partition(partition))
+            self._call(self._consumer.seek_to_beginning, self._partition(partition))
         elif offset == LATEST:
-            self._do(self._consumer.seek_to_end, self._partition(partition))
+            self._call(self._consumer.seek_to_end, self._partition(partition))
         else:
-            self._do(self._consumer.seek, self._partition(partition), offset)
+            self._call(self._consumer.seek, self._partition(partition), offset)
 
     def position(self, partition: int) -> int:
         """Return the offset after the last polled message."""
@@ -207,11 +194,11 @@ class TidelogConsumer:
 
     def pause(self, *partitions: int) -> None:
         """Pause these partitions."""
-        self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
+        self._call(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
         """Resume these partitions."""
-        self._do(self._consumer.resume, *(self._partition(number) for number in partitions))
+        self._call(self._consumer.resume, *(self._partition(number) for number in partitions))
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit and wait."""
@@ -221,7 +208,7 @@ class TidelogConsumer:
             )
         )
 
-    def committed(self, topic: str, partition: int) -> int | None:
+    def committed_offset(self, topic: str, partition: int) -> int | None:
         """Return the committed offset; None if there is none."""
         key = TopicPartition(topic, partition)
         committed = self._await(self._consumer.committed([key]))[key]
@@ -256,13 +243,13 @@ class TidelogAdmin:
 
         self.client = LOOP.run(start())
 
-    def _ask(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         with _errors():
             return LOOP.run(work)
 
-    def _only(self, work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Any:
+    def _only_result(self, work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Any:
         """Return the result for the only requested item."""
-        (result,) = self._ask(work).values()
+        (result,) = self._run(work).values()
         if isinstance(result, KafkaError):
             raise ForeignError(result.code, str(result))
         return result
@@ -280,24 +267,24 @@ class TidelogAdmin:
         new = NewTopic(
             name=topic, num_partitions=partitions, replication_factor=replication, configs=config or {}
         )
-        self._only(self.client.create_topics([new], validate_only=validate_only))
+        self._only_result(self.client.create_topics([new], validate_only=validate_only))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        self._only(self.client.delete_topics([topic]))
+        self._only_result(self.client.delete_topics([topic]))
 
     def topics(self) -> set[str]:
         """Return the names of all topics in the metadata."""
-        return set(self._ask(self.client.list_topics()))
+        return set(self._run(self.client.list_topics()))
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
         """Return the leader of each partition."""
-        described = self._only(self.client.describe_topics([topic]))
+        described = self._only_result(self.client.describe_topics([topic]))
         return {partition.partition: partition.leader for partition in described.partitions}
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of partitions to `total`."""
-        self._only(self.client.create_partitions({topic: total}))
+        self._only_result(self.client.create_partitions({topic: total}))
 
     def config(self, topic: str) -> dict[str, str]:
         """Return the configs of a topic."""
@@ -308,7 +295,7 @@ class TidelogAdmin:
         return self._describe(ConfigResource(ResourceType.BROKER, str(node_id)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str]:
-        configs = self._only(self.client.describe_configs([resource]))
+        configs = self._only_result(self.client.describe_configs([resource]))
         return {key: entry.value for key, entry in configs.items()}
 
     def _alter(self, topic: str, key: str, value: str | None, operation: AlterOperation) -> None:
@@ -318,7 +305,7 @@ class TidelogAdmin:
         self, resource: ConfigResource, key: str, value: str | None, operation: AlterOperation
     ) -> None:
         change = ConfigChange(name=key, value=value, operation=operation)
-        self._only(self.client.incremental_alter_configs({resource: [change]}))
+        self._only_result(self.client.incremental_alter_configs({resource: [change]}))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """Set one config of a topic."""
@@ -343,40 +330,40 @@ class TidelogAdmin:
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Delete the records below offset `before`; return the new log start offset."""
-        return int(self._only(self.client.delete_records({TopicPartition(topic, partition): before})))
+        return int(self._only_result(self.client.delete_records({TopicPartition(topic, partition): before})))
 
     def groups(self) -> set[str]:
         """Return the ids of all groups."""
-        return set(self._ask(self.client.list_groups()))
+        return set(self._run(self.client.list_groups()))
 
     def describe_group(self, group: str) -> GroupView:
         """Return the state of a group and the client ids of its members."""
-        description = self._only(self.client.describe_groups([group]))
+        description = self._only_result(self.client.describe_groups([group]))
         return GroupView(
             description.state.lower(), tuple(sorted(member.client_id for member in description.members))
         )
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """Return the committed offsets of a group by topic and partition."""
-        offsets = self._ask(self.client.list_group_offsets(group))
+        offsets = self._run(self.client.list_group_offsets(group))
         return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Commit an offset of a group without joining it."""
-        self._only(self.client.alter_group_offsets(group, {TopicPartition(topic, partition): offset}))
+        self._only_result(self.client.alter_group_offsets(group, {TopicPartition(topic, partition): offset}))
 
     def delete_group(self, group: str) -> None:
         """Delete a group."""
-        self._only(self.client.delete_groups([group]))
+        self._only_result(self.client.delete_groups([group]))
 
     def max_timestamp_offset(self, topic: str, partition: int) -> int:
         """Return the offset of the record with the largest timestamp."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.MAX_TIMESTAMP}
-        return int(self._only(self.client.list_offsets(wanted)).offset)
+        return int(self._only_result(self.client.list_offsets(wanted)).offset)
 
     def cluster(self) -> tuple[str, set[int]]:
         """Return the cluster id and the ids of the brokers."""
-        description = self._ask(self.client.describe_cluster())
+        description = self._run(self.client.describe_cluster())
         assert description.cluster_id is not None
         return description.cluster_id, {broker.node_id for broker in description.brokers}
 

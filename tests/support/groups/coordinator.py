@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tests.support.configs import (
@@ -86,7 +86,7 @@ class PendingReply:
         return ErrorCode(self.reply.error_code)
 
     @property
-    def reply(self):  # type: ignore[no-untyped-def]
+    def reply(self) -> Any:
         assert self.pending.reply is not None, "no reply yet"
         return self.pending.reply
 

@@ -18,7 +18,7 @@ class UnhandledErrors:
         subject = context.get("future") or context.get("task") or context.get("handle")
         self._reports.append(f"{context['message']}: {context.get('exception')!r} of {subject!r}")
 
-    async def reports(self) -> list[str]:
+    async def collect_reports(self) -> list[str]:
         """Return the reports after a garbage collection."""
         for _ in range(3):
             await asyncio.sleep(0)

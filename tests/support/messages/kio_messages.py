@@ -35,14 +35,14 @@ def _durations(random: Random) -> int:
     return random.choice((0, 1, -1, 2**31, random.randint(-(2**40), 2**40)))
 
 
-def _instants(random: Random) -> int:
+def _random_timestamp(random: Random) -> int:
     return random.choice((0, 1000, 1_700_000_000_000, random.randint(0, 253_370_764_800) * 1000))
 
 
 _SAMPLERS: dict[str, Sampler] = {
     "error_code": lambda random: random.choice(_ERROR_CODES),
     "timedelta_i64": _durations,
-    "datetime_i64": _instants,
+    "datetime_i64": _random_timestamp,
 }
 
 

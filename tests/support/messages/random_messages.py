@@ -133,7 +133,7 @@ class _MessageGenerator:
         return cls(**values)
 
     def field(self, cls: type[Struct], field: DeclaredField) -> Any:
-        if self.keeps_default():
+        if self.draws_default():
             return field.default if self.can_be_default(field) else self.value(field.kind)
         if self.version in field.kind.nullable and self.is_null(field.kind):
             return None
@@ -143,7 +143,7 @@ class _MessageGenerator:
     def can_be_default(self, field: DeclaredField) -> bool:
         return field.default is not None or self.version in field.kind.nullable
 
-    def keeps_default(self) -> bool:
+    def draws_default(self) -> bool:
         return self.shape is Shape.DEFAULT or (self.shape is Shape.MIXED and self.random.random() < 0.15)
 
     def is_null(self, kind: Kind) -> bool:

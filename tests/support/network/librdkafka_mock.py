@@ -35,7 +35,7 @@ def mock_cluster(brokers: int = 3) -> Iterator[str]:
     del owner
 
 
-def keep_to_sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restrict Tidelog's clients to versions that the mock implements correctly."""
     lowered = {
         int(key): replace(APIS[key], highest=min(highest, APIS[key].highest))

@@ -99,7 +99,7 @@ class RunningServer:
         self._clients.append(client)
         return client
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """Close all clients."""
         for client in self._clients:
             client.close()
@@ -125,5 +125,5 @@ async def running_server(
     try:
         yield served
     finally:
-        served.hang_up()
+        served.close_connections()
         await server.close(timeout_s=0.2)

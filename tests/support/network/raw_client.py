@@ -69,7 +69,7 @@ class RawClient:
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(timeout_s * 1000))
 
-    def answers_to(self, frame: bytes) -> list[bytes] | None:
+    def responses_to(self, frame: bytes) -> list[bytes] | None:
         """Send bytes and then a valid ApiVersions request; return the frames before its response.
 
         Return None if the broker closed the connection. Raises TimeoutError if it does neither.
@@ -88,10 +88,10 @@ class RawClient:
 
     def receive(self) -> memoryview | None:
         """Return the next frame without its size; None after the broker closed."""
-        size = self._exactly(_SIZE.size)
-        return None if size is None else self._exactly(_SIZE.unpack(size)[0])
+        size = self._read_exactly(_SIZE.size)
+        return None if size is None else self._read_exactly(_SIZE.unpack(size)[0])
 
-    def _exactly(self, count: int) -> memoryview | None:
+    def _read_exactly(self, count: int) -> memoryview | None:
         data = bytearray(count)
         view = memoryview(data)
         received = 0
@@ -119,7 +119,7 @@ def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
     ]
 
 
-def decoded_answer(api_key: ApiKey, version: int, answer: bytes) -> ApiMessage:
+def decode_response(api_key: ApiKey, version: int, answer: bytes) -> ApiMessage:
     """Return a response frame as a message."""
     _, position = read_response_header(memoryview(answer), api_key, version)
     return decode(response_type(api_key), answer[position:], version)

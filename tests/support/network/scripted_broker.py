@@ -91,7 +91,7 @@ class ScriptedBroker:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 frame = await reader.readexactly(size)
-                if not self._answer(frame, writer):
+                if not self._respond(frame, writer):
                     break
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -100,14 +100,14 @@ class ScriptedBroker:
             writer.close()
             del self.connections[task]
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         """Close every connection."""
         for writer in self.connections.values():
             writer.close()
         if self.connections:
             await asyncio.wait(list(self.connections))
 
-    def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
+    def _respond(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
         header, position = read_request_header(memoryview(frame))
         message = decode(request_type(header.api_key), frame[position:], header.api_version)
         request = ReceivedRequest(header.api_key, header.api_version, header.correlation_id, message, frame)
@@ -185,4 +185,4 @@ async def scripted_brokers(count: int = 1) -> AsyncIterator[list[ScriptedBroker]
     finally:
         for broker, server in zip(brokers, servers, strict=True):
             server.close()
-            await broker.hang_up()
+            await broker.close_connections()

@@ -16,7 +16,7 @@ def slow_server(answer: bytes = b"HTTP/1.1 200 OK\r\nX-Padding: ", padding: byte
     listening = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
-    def drip(connection: socket.socket) -> None:
+    def send_slowly(connection: socket.socket) -> None:
         with suppress(OSError), connection:
             connection.sendall(answer)
             while not over.wait(_PAUSE_S):
@@ -26,7 +26,7 @@ def slow_server(answer: bytes = b"HTTP/1.1 200 OK\r\nX-Padding: ", padding: byte
         with suppress(OSError):
             while True:
                 connection, _ = listening.accept()
-                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+                threading.Thread(target=send_slowly, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     try:

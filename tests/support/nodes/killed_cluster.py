@@ -83,7 +83,7 @@ class CrashingCluster:
 
     def leader(self, topic: str) -> int:
         """Return the leader; -1 if there is none or no node responds."""
-        return self.described(topic)[0]
+        return self.describe(topic)[0]
 
     def produce(self, written: Written, segments: float) -> None:
         """Produce as many segments of records; TimeoutError unless all are acknowledged."""
@@ -102,7 +102,7 @@ class CrashingCluster:
             value = f"{written.topic} {written.era} {number} ".encode().ljust(
                 VALUE_BYTES, b"%d" % (number % 10)
             )
-            producer.produce(written.topic, value, partition=0, on_delivery=written.delivered)
+            producer.produce(written.topic, value, partition=0, on_delivery=written.on_delivery)
         if producer.flush(TIMEOUT_S):
             raise TimeoutError(f"{written.topic}: records are not acknowledged")
         assert written.failed == [], written.failed[:3]
@@ -137,7 +137,7 @@ class CrashingCluster:
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every replica is in sync."""
-        wait_until(lambda: self.described(topic)[1] == self.count, f"whole {topic}", timeout_s=TIMEOUT_S)
+        wait_until(lambda: self.describe(topic)[1] == self.count, f"whole {topic}", timeout_s=TIMEOUT_S)
 
     def wait_until_led_without(self, topic: str, node_id: int) -> None:
         """Wait until another node is the leader."""
@@ -196,7 +196,7 @@ class CrashingCluster:
         waits = written.bytes_from(borders.tiered_end)
         return waits <= SEGMENT_BYTES and borders.local_start == max(borders.tiered_end, borders.log_start)
 
-    def described(self, topic: str) -> tuple[int, int]:
+    def describe(self, topic: str) -> tuple[int, int]:
         """Return leader and number of in-sync replicas from the first node that responds."""
 
         async def request_watermarks() -> tuple[int, int]:

@@ -148,9 +148,9 @@ def install(death: Death) -> None:
         "TopicBasedRemoteLogMetadataManager",
         partial(TopicBasedRemoteLogMetadataManager, snapshot_interval_s=SNAPSHOT_INTERVAL_S),
     )
-    _around_store(death)
-    _around_writer(death)
-    _around_restarts(disk)
+    _kill_in_store(death)
+    _kill_in_writer(death)
+    _kill_in_restarts(disk)
 
 
 def replace(owner: Any, name: str, value: object) -> None:
@@ -159,7 +159,7 @@ def replace(owner: Any, name: str, value: object) -> None:
     setattr(owner, name, value)
 
 
-def _around_store(death: Death) -> None:
+def _kill_in_store(death: Death) -> None:
     store = LocalDirectoryStore
     put, place, size, delete = store.put, store._place, store.size, store.delete
 
@@ -186,7 +186,7 @@ def _around_store(death: Death) -> None:
     replace(store, "delete", dying_delete)
 
 
-def _around_writer(death: Death) -> None:
+def _kill_in_writer(death: Death) -> None:
     append = TopicWriter.append
 
     async def dying_append(self: TopicWriter, metadata_partition: int, value: bytes) -> Offset:
@@ -198,7 +198,7 @@ def _around_writer(death: Death) -> None:
     replace(TopicWriter, "append", dying_append)
 
 
-def _around_restarts(disk: DyingFileSystem) -> None:
+def _kill_in_restarts(disk: DyingFileSystem) -> None:
     restart: Callable[..., None] = PartitionLog.restart_from_remote
 
     def dying_restart(self: PartitionLog, *values: Any) -> None:

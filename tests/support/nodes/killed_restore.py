@@ -65,7 +65,7 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _before(owner: type, name: str, call: int = 1) -> None:
+def _kill_before(owner: type, name: str, call: int = 1) -> None:
     """Kill the process when the method is called for this time."""
     original: Callable[..., Any] = getattr(owner, name)
     calls = 0
@@ -84,33 +84,33 @@ def arm(step: RestoreStep) -> None:
     """Let this process kill itself at `step`."""
     match step:
         case RestoreStep.FIRST_RECORD:
-            _before(Producer, "send")
+            _kill_before(Producer, "send")
         case RestoreStep.FOURTH_RECORD:
-            _before(Producer, "send", 4)
+            _kill_before(Producer, "send", 4)
         case RestoreStep.CREATION:
             # The first call only validates.
-            _before(TopicRestore, "_create", 2)
+            _kill_before(TopicRestore, "_create", 2)
         case RestoreStep.CREATED:
-            _before(TopicRestore, "_verify")
+            _kill_before(TopicRestore, "_verify")
         case RestoreStep.ABORT:
-            _before(TopicRestore, "_abort")
+            _kill_before(TopicRestore, "_abort")
 
 
 def arm_travel(step: TravelStep) -> None:
     """Let this process kill itself at `step`."""
     match step:
         case TravelStep.TAIL:
-            _before(ObjectStorageManager, "copy_log_segment_data")
+            _kill_before(ObjectStorageManager, "copy_log_segment_data")
         case TravelStep.HALF_TAIL:
-            _before(LocalDirectoryStore, "put", 2)
+            _kill_before(LocalDirectoryStore, "put", 2)
         case TravelStep.TAIL_STORED:
-            _before(TopicRestore, "_register")
+            _kill_before(TopicRestore, "_register")
         case TravelStep.TRAVEL_RECORD:
-            _before(Producer, "send", 4)
+            _kill_before(Producer, "send", 4)
         case TravelStep.TRAVEL_CREATION:
-            _before(TopicRestore, "_create", 2)
+            _kill_before(TopicRestore, "_create", 2)
         case TravelStep.RELEASE:
-            _before(TopicRestore, "_release")
+            _kill_before(TopicRestore, "_release")
 
 
 def arm_mount(step: MountStep) -> None:
@@ -118,9 +118,9 @@ def arm_mount(step: MountStep) -> None:
     match step:
         case MountStep.MOUNT_CREATION:
             # The first call only validates.
-            _before(TopicMount, "_create", 2)
+            _kill_before(TopicMount, "_create", 2)
         case MountStep.MOUNTED:
-            _before(TopicMount, "_wait_for")
+            _kill_before(TopicMount, "_wait_for")
 
 
 if __name__ == "__main__":

@@ -49,9 +49,9 @@ class Connection:
     async def send_request(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
         """Return the broker's response."""
         self._writer.write(encode_request(request.api_key, version, 1, "test", request))
-        return await until_power_cut(self._disk, self._answer(request.api_key, version, response))
+        return await until_power_cut(self._disk, self._receive_response(request.api_key, version, response))
 
-    async def _answer(self, api_key: int, version: int, response: type[ResponseT]) -> ResponseT:
+    async def _receive_response(self, api_key: int, version: int, response: type[ResponseT]) -> ResponseT:
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         frame = memoryview(await self._reader.readexactly(size))
         _, position = read_response_header(frame, api_key, version)

@@ -148,7 +148,7 @@ class QuorumNodes:
         active = [each for each in self.running if self.store(each).active_epoch is not None]
         return max(active, key=lambda each: self.store(each).leadership.epoch, default=None)
 
-    async def elected(self) -> int:
+    async def wait_for_leader(self) -> int:
         """Wait for an active controller that all running nodes follow."""
         await eventually(lambda: self.leader is not None and self._all_follow(self.leader))
         assert self.leader is not None
@@ -160,7 +160,7 @@ class QuorumNodes:
     async def set(self, key: str, value: str) -> None:
         """Commit a config on the active controller, which may change meanwhile."""
         while True:
-            leader = await self.elected()
+            leader = await self.wait_for_leader()
             try:
                 await self.store(leader).submit(partial(_write, key, value))
                 return

@@ -145,7 +145,7 @@ class ReplicaGroup:
     # -- the controller
 
     @property
-    def placed(self) -> PartitionImage:
+    def partition_image(self) -> PartitionImage:
         """Return the partition as in the controller's image."""
         return self.image.topics_by_id[TOPIC_ID].partitions[0]
 
@@ -177,7 +177,7 @@ class ReplicaGroup:
         """Expire the session of a broker."""
         self.publish(*run_steps(fence_records(self.image, _SETTINGS, self.image.brokers[node_id])))
 
-    def cut_off(self, node_id: BrokerId) -> None:
+    def isolate(self, node_id: BrokerId) -> None:
         """Isolate a broker from metadata, fetches and requests in both directions."""
         self.members[node_id].is_cut_off = True
         for member in self.members.values():
@@ -185,7 +185,7 @@ class ReplicaGroup:
                 if node_id in (member.node_id, leader_id):
                     connection.break_off()
 
-    def bring_back(self, node_id: BrokerId) -> None:
+    def reconnect(self, node_id: BrokerId) -> None:
         """Reconnect a broker: it applies missed metadata and is unfenced."""
         member = self.members[node_id]
         member.is_cut_off = False
@@ -198,7 +198,7 @@ class ReplicaGroup:
     @property
     def leader(self) -> Partition:
         """Return the replica of the leader."""
-        return self.members[self.placed.leader].partition
+        return self.members[self.partition_image.leader].partition
 
     def produce(
         self, *values: str, at: BrokerId | None = None, acks: int = ACKS_ALL
@@ -216,7 +216,7 @@ class ReplicaGroup:
 
     def are_equal(self, *nodes: BrokerId) -> bool:
         """Return whether these replicas have equal bytes and epochs, all committed."""
-        logs = [self.members[node].partition.log for node in nodes or self.placed.replicas]
+        logs = [self.members[node].partition.log for node in nodes or self.partition_image.replicas]
         first = logs[0]
         return all(
             bytes_of(log) == bytes_of(first)

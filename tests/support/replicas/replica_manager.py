@@ -214,7 +214,7 @@ class FakeRequest(Request):
         self.throttle_times_ms.append(throttle_time_ms)
 
     def respond(self, answer: Response) -> None:
-        self.answers.append(None if answer is None else _whole(answer))
+        self.answers.append(None if answer is None else _required_bytes(answer))
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
         self.frame = self.body = memoryview(b"")
@@ -241,7 +241,7 @@ class FakeRequest(Request):
         return decode(response_type(key), answer[4 + position :], version)
 
 
-def _whole(answer: Response) -> bytes:
+def _required_bytes(answer: Response) -> bytes:
     assert answer is not None
     parts = [answer] if isinstance(answer, bytes | bytearray) else answer
     return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)

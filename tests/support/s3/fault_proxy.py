@@ -5,7 +5,7 @@
         proxy.inject(truncate(keep=100), matching=r"\\.log$")       every response about a log file
         rule = proxy.inject(reset(), probability=0.1)             one request in ten, from one seed
         ...; rule.hits; proxy.clear()
-        proxy.go_down(); ...; proxy.come_back()                   connections are refused in between
+        proxy.stop_listening(); ...; proxy.resume_listening()     connections are refused in between
 
 The first matching rule applies to a request. `rule.hits` and `proxy.faults` count faults, `proxy.requests`
 counts requests. Each request is forwarded on a connection of its own with the client's Host header, so
@@ -62,7 +62,7 @@ def reset() -> Fault:
     return Fault("reset")
 
 
-def lost_answer() -> Fault:
+def lost_response() -> Fault:
     """Reset the connection instead of a response, after the server processed the request."""
     return Fault("lost_answer", reaches_server=True)
 
@@ -82,7 +82,7 @@ def response_fault(status: int, body: bytes) -> Fault:
     return Fault("canned", status=status, body=body)
 
 
-def slow(bytes_per_s: float) -> Fault:
+def slow_response(bytes_per_s: float) -> Fault:
     """Send the response slowly."""
     return Fault("slow", reaches_server=True, bytes_per_s=bytes_per_s)
 
@@ -98,7 +98,7 @@ class Rule:
     remaining: int | None
     hits: int = 0
 
-    def fits(self, method: str, target: str, random: Random) -> bool:
+    def matches(self, method: str, target: str, random: Random) -> bool:
         """Return whether this request is affected."""
         return (
             self.remaining != 0
@@ -140,11 +140,11 @@ class FaultProxy:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self._port = 0
-        self.come_back()
+        self.resume_listening()
 
     @property
     def endpoint(self) -> str:
-        """Return the URL for clients; it stays the same across `go_down` and `come_back`."""
+        """Return the URL for clients; it stays the same across `stop_listening` and `resume_listening`."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -194,7 +194,7 @@ class FaultProxy:
             self._state.released.set()
             self._state.released = threading.Event()
 
-    def go_down(self) -> None:
+    def stop_listening(self) -> None:
         """Close all connections and the listener: new connections are refused."""
         server, thread = self._server, self._thread
         if server is None or thread is None:
@@ -212,7 +212,7 @@ class FaultProxy:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def come_back(self) -> None:
+    def resume_listening(self) -> None:
         """Listen again at the same address."""
         if self._server is None:
             self._server = _Server(("127.0.0.1", self._port), self._state)
@@ -233,7 +233,7 @@ def fault_proxy(upstream: str, seed: int = 0) -> Iterator[FaultProxy]:
     try:
         yield proxy
     finally:
-        proxy.go_down()
+        proxy.stop_listening()
 
 
 class _Server(ThreadingHTTPServer):
@@ -271,10 +271,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
 
-    def do(self) -> None:
+    def _handle_request(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.server.is_down:
-            self._hang_up()
+            self._close_connection()
             return
         state = self.server.state
         with state.lock:
@@ -282,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {name.lower(): value for name, value in self.headers.items()}
             state.recent_requests.append(ReceivedRequest(self.command, self.path, headers))
             released = state.released
-            fitting = (rule for rule in state.rules if rule.fits(self.command, self.path, state.random))
+            fitting = (rule for rule in state.rules if rule.matches(self.command, self.path, state.random))
             rule = next(fitting, None)
             if rule is not None:
                 rule.hits += 1
@@ -295,13 +295,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._pass_on(body, fault, released)
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle_request
 
     def _refuse(self, fault: Fault, released: threading.Event) -> None:
         if fault.kind == "silence":
             released.wait()
         if not fault.status:
-            self._hang_up()
+            self._close_connection()
             return
         text = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
         content = text.encode() if fault.body is None else fault.body
@@ -325,15 +325,15 @@ class _Handler(BaseHTTPRequestHandler):
             answer = upstream.getresponse()
             if fault is not None and fault.kind == "lost_answer":
                 answer.read()
-                self._hang_up()
+                self._close_connection()
                 return
-            self._answer(answer, fault, released)
+            self._send_response(answer, fault, released)
         except OSError:
-            self._hang_up()
+            self._close_connection()
         finally:
             upstream.close()
 
-    def _answer(
+    def _send_response(
         self, answer: http.client.HTTPResponse, fault: Fault | None, released: threading.Event
     ) -> None:
         content = answer.read()
@@ -346,23 +346,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", length)
         self.end_headers()
         if fault is not None and fault.bytes_per_s is not None:
-            self._drip(content, fault.bytes_per_s, released)
+            self._send_slowly(content, fault.bytes_per_s, released)
         elif fault is not None and fault.keep_bytes is not None:
             self.wfile.write(content[: fault.keep_bytes])
             self.close_connection = True
         else:
             self.wfile.write(content)
 
-    def _drip(self, content: bytes, bytes_per_s: float, released: threading.Event) -> None:
+    def _send_slowly(self, content: bytes, bytes_per_s: float, released: threading.Event) -> None:
         """Send the bytes of a twentieth of a second, at least one."""
         step = max(1, int(bytes_per_s / 20))
         for start in range(0, len(content), step):
             self.wfile.write(content[start : start + step])
             if released.wait(step / bytes_per_s):
-                self._hang_up()
+                self._close_connection()
                 return
 
-    def _hang_up(self) -> None:
+    def _close_connection(self) -> None:
         self.close_connection = True
         _reset(self.connection)
 

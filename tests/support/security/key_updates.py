@@ -34,14 +34,14 @@ def key_updates(secret: bytes, count: int) -> bytes:
     """Return `count` records of a client that has sent no data yet and uses the cipher suite SUITE."""
     records = []
     for _ in range(count):
-        key, iv = _derived(secret, b"key", _KEY_BYTES), _derived(secret, b"iv", _IV_BYTES)
+        key, iv = _derive(secret, b"key", _KEY_BYTES), _derive(secret, b"iv", _IV_BYTES)
         header = _APPLICATION_DATA + struct.pack(">H", len(_KEY_UPDATE) + _TAG_BYTES)
         records.append(header + AESGCM(key).encrypt(iv, _KEY_UPDATE, header))
-        secret = _derived(secret, b"traffic upd", SHA384.digest_size)
+        secret = _derive(secret, b"traffic upd", SHA384.digest_size)
     return b"".join(records)
 
 
-def _derived(secret: bytes, label: bytes, size: int) -> bytes:
+def _derive(secret: bytes, label: bytes, size: int) -> bytes:
     name = b"tls13 " + label
     information = struct.pack(">HB", size, len(name)) + name + b"\0"
     return HKDFExpand(SHA384(), size, information).derive(secret)

@@ -63,7 +63,7 @@ class Written:
     era: int = 0
     """A part of each value, so that values of different eras at the same offset differ."""
 
-    def delivered(self, error: object, message: confluent_kafka.Message) -> None:
+    def on_delivery(self, error: object, message: confluent_kafka.Message) -> None:
         """Record a delivery report."""
         if error is not None:
             self.failed.append(str(error))

@@ -113,7 +113,7 @@ class FailingStore(MemoryStore):
         if how in (FailureKind.BEFORE, FailureKind.SHORT):
             raise RemoteStorageError(f"{key}: made to fail")
         super().put(key, content, size)
-        self._lose_answer(how, key)
+        self._lose_response(how, key)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return the bytes of an object from `start` to `end`, inclusive."""
@@ -130,7 +130,7 @@ class FailingStore(MemoryStore):
             if how in (FailureKind.BEFORE, FailureKind.SHORT):
                 raise RemoteStorageError(f"{key}: made to fail")
             super().delete([key])
-            self._lose_answer(how, key)
+            self._lose_response(how, key)
 
     def size(self, key: str) -> int:
         """Return the size of an object; SHORT returns one byte less."""
@@ -145,7 +145,7 @@ class FailingStore(MemoryStore):
         return self._fails(number)
 
     @staticmethod
-    def _lose_answer(how: FailureKind | None, key: str) -> None:
+    def _lose_response(how: FailureKind | None, key: str) -> None:
         if how is FailureKind.AFTER:
             raise RemoteStorageError(f"{key}: made to fail after it was done")
 

@@ -65,7 +65,7 @@ class MemoryTier:
     ) -> ReadableStream:
         segment_id = metadata.remote_log_segment_id.id
         self.ranges.append((segment_id, start_position, end_position))
-        data = self._stored(metadata).log
+        data = self._stored_segment(metadata).log
         end = len(data) if end_position is None else end_position + 1
         if not 0 <= start_position < end:
             raise ValueError(f"{start_position} to {end_position} is no range")
@@ -75,7 +75,7 @@ class MemoryTier:
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
         self.index_fetches.append((metadata.remote_log_segment_id.id, index_type))
         self.before_index_fetch()
-        data = self._stored(metadata).indexes.get(index_type)
+        data = self._stored_segment(metadata).indexes.get(index_type)
         if data is None:
             raise RemoteResourceNotFound(f"{metadata.remote_log_segment_id} has no {index_type.value}")
         return _Stream(data, self.bytes_at_most)
@@ -86,7 +86,7 @@ class MemoryTier:
     def close(self) -> None:
         pass
 
-    def _stored(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
+    def _stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         if self.failure is not None:
             raise self.failure
         stored = self.segments.get(metadata.remote_log_segment_id.id)

@@ -143,11 +143,11 @@ class CopyingTier:
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
         end = None if end_position is None else end_position + 1
-        return io.BytesIO(self._whole(metadata).log[start_position:end])
+        return io.BytesIO(self._complete_copy(metadata).log[start_position:end])
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
         assert index_type in (IndexType.LEADER_EPOCH, IndexType.PRODUCER_SNAPSHOT), index_type
-        copy = self._whole(metadata)
+        copy = self._complete_copy(metadata)
         is_epochs = index_type is IndexType.LEADER_EPOCH
         return io.BytesIO(copy.leader_epochs if is_epochs else copy.producer_snapshot)
 
@@ -166,7 +166,7 @@ class CopyingTier:
     def close(self) -> None:
         pass
 
-    def _whole(self, metadata: RemoteLogSegmentMetadata) -> StoredCopy:
+    def _complete_copy(self, metadata: RemoteLogSegmentMetadata) -> StoredCopy:
         copy = self.copies.get(metadata.remote_log_segment_id.id)
         if copy is None or not copy.is_whole:
             raise RemoteResourceNotFound(str(metadata.remote_log_segment_id))

@@ -75,7 +75,7 @@ class TieredTopics:
     def border(self, topic: str, partition: int = 0, node_id: int | None = None) -> Border:
         """Return the offsets of the partition on a node, by default the leader."""
 
-        def look(node: BrokerNode) -> Border:
+        def read_border(node: BrokerNode) -> Border:
             log = node.services.replicas.partition(TopicPartition(topic, partition)).log
             return Border(
                 log.log_start_offset,
@@ -85,7 +85,7 @@ class TieredTopics:
                 len(log.segments),
             )
 
-        return self.cluster.run(look, self.leader(topic, partition) if node_id is None else node_id)
+        return self.cluster.run(read_border, self.leader(topic, partition) if node_id is None else node_id)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader of the partition."""

@@ -122,7 +122,9 @@ def put(
     return None
 
 
-def must_put(target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0) -> Outcome:
+def put_or_fail(
+    target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0
+) -> Outcome:
     """Append one record that must fit."""
     outcome = put(target, partition, value, now_ms)
     assert outcome is not None
@@ -131,7 +133,7 @@ def must_put(target: RecordAccumulator, partition: TopicPartition, value: bytes,
 
 def full_batches(target: RecordAccumulator, partition: TopicPartition, count: int) -> list[Outcome]:
     """Append `count` records that fill one batch each."""
-    return [must_put(target, partition, f"{number}".encode() * 250) for number in range(count)]
+    return [put_or_fail(target, partition, f"{number}".encode() * 250) for number in range(count)]
 
 
 def drain(target: ProduceCore, metadata: ClusterMetadata, now_ms: int = 0) -> list[ProducerBatch]:

@@ -81,7 +81,7 @@ class NaiveCluster:
         self.open_offsets: dict[TopicPartition, int] = {}
         self.offsets: dict[TopicPartition, int] = {}
 
-    def answer(self, request: CoordinatorRequest) -> ApiMessage:
+    def respond(self, request: CoordinatorRequest) -> ApiMessage:
         """Return the coordinator's response to a request of a producer."""
         message: Any = request.make(request.highest_version)
         match message:

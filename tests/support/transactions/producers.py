@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, core, must_put
+from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, core, put_or_fail
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.transactional_identity import TransactionalIdentity
@@ -48,19 +48,19 @@ class TransactionalProducerFixture:
     def state(self) -> TransactionState:
         return self.manager.lifecycle.state
 
-    def next(self) -> Any:
+    def next_request(self) -> Any:
         """Return the producer's next message; None if there is none."""
         request = self.manager.next_request(has_incomplete=bool(self.core.accumulator.incomplete))
         return None if request is None else request.make(request.highest_version)
 
-    def answer(self, response: ApiMessage, version: int = 4) -> Step:
+    def respond(self, response: ApiMessage, version: int = 4) -> Step:
         return self.manager.on_response(response, version)
 
     def exchange(self, response: ApiMessage, version: int = 4) -> Any:
         """Respond to the next message and return it."""
-        message = self.next()
+        message = self.next_request()
         assert message is not None
-        self.answer(response, version)
+        self.respond(response, version)
         return message
 
     def initialize(self, producer_id: int = 7, epoch: int = 0, *, version: int = 4) -> None:
@@ -95,7 +95,7 @@ def put(
     producer: TransactionalProducerFixture, value: bytes = b"high", partition: TopicPartition = P0
 ) -> Outcome:
     """Send one record."""
-    outcome = must_put(producer.core.accumulator, partition, value)
+    outcome = put_or_fail(producer.core.accumulator, partition, value)
     producer.manager.add_partition(partition)
     return outcome
 

@@ -128,10 +128,10 @@ class ScenarioRun:
         """Return all possible next events in a fixed order."""
         return [
             *self._bag,
-            *(Step(fault.name, partial(self._happen, fault)) for fault in self._possible()),
+            *(Step(fault.name, partial(self._inject, fault)) for fault in self._possible_faults()),
         ]
 
-    def _possible(self) -> Iterator[Fault]:
+    def _possible_faults(self) -> Iterator[Fault]:
         for fault in self.faults:
             is_client = fault in (Fault.THE_CLIENT_SENDS_AGAIN, Fault.THE_CLIENT_ABORTS_EARLY)
             if is_client and self._sent is None:
@@ -197,7 +197,9 @@ class ScenarioRun:
             return
         version = self.scenario.versions[number]
         if version < TRANSACTION_VERSION_2:
-            self._ask("add", lambda: self.coordinator.add(self.producer, A, version=version), self._produce)
+            self._request(
+                "add", lambda: self.coordinator.add(self.producer, A, version=version), self._produce
+            )
         else:
             self._produce(None)
 
@@ -235,7 +237,7 @@ class ScenarioRun:
             following = self.scenario.versions[number + 1 :]
             is_upgrade = bool(following) and version < TRANSACTION_VERSION_2 <= following[0]
             if version < TRANSACTION_VERSION_2 and (is_early or is_upgrade):
-                self._ask("initialize", lambda: self.coordinator.init(self.producer), self._next)
+                self._request("initialize", lambda: self.coordinator.init(self.producer), self._next)
             else:
                 self._begin(number + 1)
 
@@ -247,21 +249,21 @@ class ScenarioRun:
                 self._send_marker(marking)
             return producer
 
-        self._ask("commit" if is_commit else "abort", end, is_ended)
+        self._request("commit" if is_commit else "abort", end, is_ended)
 
     def _next(self, producer: object) -> None:
         assert isinstance(producer, ProducerIdAndEpoch)
         self.producer = producer
         self._begin(self._number + 1)
 
-    def _ask(self, name: str, request: Callable[[], object], done: Callable[[object], None]) -> None:
+    def _request(self, name: str, request: Callable[[], object], done: Callable[[object], None]) -> None:
         """Send a request to the coordinator, which handles it at once; retry while it is busy."""
         try:
             reply = request()
         except KafkaError as error:
             if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 raise Violation(f"a correct client gets {error.code.name} from the coordinator") from error
-            self._wait(Step(f"the client asks again to {name}", lambda: self._ask(name, request, done)))
+            self._wait(Step(f"the client asks again to {name}", lambda: self._request(name, request, done)))
         else:
             done(reply)
 
@@ -367,7 +369,7 @@ class ScenarioRun:
 
     # Faults
 
-    def _happen(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         self.faults.remove(fault)
         if fault is Fault.A_MARKER_IS_SENT_AGAIN:
             self._send_marker(self._markers_in_flight[-1])

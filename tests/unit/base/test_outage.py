@@ -12,14 +12,14 @@ from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.outage import REPEATED_AFTER_MS, Outage
 
 
-def outage_of(clock: ManualClock, jitter: float = 0.0) -> Outage:
+def create_outage(clock: ManualClock, jitter: float = 0.0) -> Outage:
     return Outage("Copying", clock, Random(1), ExponentialBackoff(500, 300_000, jitter))
 
 
 def test_an_outage_has_one_warning_and_one_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
-    outage = outage_of(clock)
+    outage = create_outage(clock)
     outage.on_success()
     for _ in range(12):
         outage.on_failure("AccessDenied (HTTP 403)")
@@ -35,7 +35,7 @@ def test_an_outage_has_one_warning_and_one_end(caplog: pytest.LogCaptureFixture)
 def test_a_long_outage_is_repeated_with_its_number_of_failures(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock(monotonic_ms=REPEATED_AFTER_MS * 7)
-    outage = outage_of(clock)
+    outage = create_outage(clock)
     for _ in range(25):
         outage.on_failure("no route")
         clock.now_ms += REPEATED_AFTER_MS // 10
@@ -47,7 +47,7 @@ def test_a_long_outage_is_repeated_with_its_number_of_failures(caplog: pytest.Lo
 
 def test_one_attempt_is_allowed_after_each_delay() -> None:
     clock = ManualClock()
-    outage = outage_of(clock)
+    outage = create_outage(clock)
     assert outage.allows_attempt() and outage.allows_attempt()
     allowed_after_ms = []
     for _ in range(12):
@@ -66,7 +66,7 @@ def test_one_attempt_is_allowed_after_each_delay() -> None:
 def test_delays_have_jitter() -> None:
     clock = ManualClock()
     delays = set()
-    outage = outage_of(clock, jitter=0.2)
+    outage = create_outage(clock, jitter=0.2)
     for _ in range(20):
         outage.on_failure("reset")
         start_ms = clock.now_ms

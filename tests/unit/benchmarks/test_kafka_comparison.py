@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from rich.console import Console
 
 from benchmarks.kafka import document, perf_tools
 from benchmarks.kafka.brokers import Setup
-from benchmarks.kafka.case import QUICK, STANDARD, Better, Case, Growth, Metric, Suite, TargetOf
+from benchmarks.kafka.case import QUICK, STANDARD, Better, Case, Effort, Growth, Metric, Suite, TargetOf
 from benchmarks.kafka.results import Report, Row, latest
-from benchmarks.kafka.runner import expected_seconds, planned, turn_order
+from benchmarks.kafka.runner import expected_seconds, plan_steps, turn_order
 from benchmarks.kafka.suites import SUITES
 from benchmarks.kafka.suites.compaction import checkpoint_offset
 from benchmarks.kafka.table import show, values_text
@@ -119,7 +119,7 @@ def test_the_average_of_end_to_end_latency_is_read() -> None:
 @pytest.mark.parametrize(
     "parse", [perf_tools.parse_produced, perf_tools.parse_consumed, perf_tools.parse_end_to_end_ms]
 )
-def test_output_without_a_summary_is_an_error_that_shows_it(parse) -> None:  # type: ignore[no-untyped-def]
+def test_output_without_a_summary_is_an_error_that_shows_it(parse: Callable[[str], object]) -> None:
     with pytest.raises(BenchmarkError, match="no broker"):
         parse("there is no broker\n")
 
@@ -166,7 +166,7 @@ def test_the_newest_report_is_found_by_its_name(tmp_path: Path) -> None:
 def test_a_continued_run_skips_completed_cases(tmp_path: Path) -> None:
     suite = Suite(name="connections", what="", cases=lambda _: [case("few"), case("many")])
     begun = report(tmp_path / "kafka-1.json")
-    whole = expected_seconds(planned([suite], QUICK, begun), QUICK)
+    whole = expected_seconds(plan_steps([suite], QUICK, begun), QUICK)
     findings = {engine: [{"rate": 2.0, "p50": 1.0, "p99": 3.0}] for engine in Engine}
     rows = begun.add("connections", case("few"), findings, 1.0)
     assert [(each.line, each.variant) for each in rows] == [
@@ -174,7 +174,7 @@ def test_a_continued_run_skips_completed_cases(tmp_path: Path) -> None:
         ("requests, few: latency", "p50"),
         ("requests, few: latency", "p99"),
     ]
-    steps = planned([suite], QUICK, begun)
+    steps = plan_steps([suite], QUICK, begun)
     assert [step.case.variant for step in steps] == ["many"]
     # Brokers are started and warmed up once for both.
     assert 0 < whole - expected_seconds(steps, QUICK) < 2 * case().turn_s + 1
@@ -234,7 +234,7 @@ def test_the_suites_and_their_list_in_the_document_agree() -> None:
 
 
 @pytest.mark.parametrize("effort", [QUICK, STANDARD])
-def test_case_names_are_unique_and_each_case_has_metrics(effort) -> None:  # type: ignore[no-untyped-def]
+def test_case_names_are_unique_and_each_case_has_metrics(effort: Effort) -> None:
     for suite in SUITES.values():
         cases = suite.cases(effort)
         assert all(each.metrics and each.turn_s > 0 for each in cases)

@@ -11,9 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.messages.version_fields import fit_to_version
-from tests.support.network.raw_client import RawClient
-from tests.unit.broker.test_all_api_versions import (
+from tests.support.messages.requests_of_all_apis import (
     GROUP,
     REQUESTS,
     TOKEN_APIS,
@@ -23,13 +21,10 @@ from tests.unit.broker.test_all_api_versions import (
     open_cluster,
     records,
 )
-from tidelog.broker.api.handlers.registry import FORWARDED
+from tests.support.messages.version_fields import fit_to_version
+from tests.support.network.raw_client import RawClient
+from tests.support.security.requirements import EVERYTHING, requirements
 from tidelog.broker.node.node import BrokerNode
-from tidelog.broker.security.authorization.required_operations import (
-    BROKER_OPERATIONS,
-    CONTROLLER_OPERATIONS,
-    Requirements,
-)
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -76,7 +71,6 @@ TOPIC_TYPE, GROUP_TYPE = AclResourceType.TOPIC, AclResourceType.GROUP
 AUTHORIZATION_CODES = {code for code in ErrorCode if code.name.endswith("_AUTHORIZATION_FAILED")}
 # Their responses have no error. They contain only what the client may describe.
 WITHOUT_ERROR = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
-EVERYTHING = tuple((kind, AclOperation.ALL) for kind in tuple(AclResourceType)[1:5])
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +148,6 @@ def remove_entries(admin: RawClient) -> None:
         permission_type=1,
     )
     admin.send_request(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
-
-
-def requirements(key: ApiKey) -> Requirements:
-    """Return the requirements of the broker, and those of the controller for a forwarded request."""
-    of_broker = BROKER_OPERATIONS.get(key, ())
-    is_forwarded = key in FORWARDED or key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
-    return (*of_broker, *CONTROLLER_OPERATIONS[key]) if is_forwarded else of_broker
 
 
 def codes(cluster: ClusterFixture, client: RawClient, key: ApiKey) -> set[ErrorCode]:

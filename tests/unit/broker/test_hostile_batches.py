@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.batches.compression_bombs import (
+    compression_bomb,
+    snappy_block_that_declares,
+    zstd_frame_that_declares,
+)
 from tests.support.batches.forged_batches import (
     batch_of_least_records,
     batch_with_payload,
@@ -239,12 +243,12 @@ def test_a_decompression_bomb_is_refused_in_bounded_memory(
     client: RawClient, topic: str, codec: Compression
 ) -> None:
     mebibytes = {Compression.SNAPPY: 20, Compression.LZ4: 200}.get(codec, BOMB_MEBIBYTES)
-    payload = bomb(codec, mebibytes)
+    payload = compression_bomb(codec, mebibytes)
     assert len(payload) < 1_000_000
     with Watch(client.address):
         if topic == codec.name.lower():
             codec = Compression.ZSTD
-            payload = bomb(codec, BOMB_MEBIBYTES)
+            payload = compression_bomb(codec, BOMB_MEBIBYTES)
         assert produce(client, topic, batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
 
 
@@ -263,7 +267,10 @@ def test_a_stored_decompression_bomb_is_refused_by_a_timestamp_lookup(client: Ra
     before = now_ms()
     for codec in (Compression.GZIP, Compression.ZSTD, Compression.LZ4):
         mebibytes = 200 if codec is Compression.LZ4 else BOMB_MEBIBYTES
-        assert produce(client, "plain", batch_with_payload(bomb(codec, mebibytes), codec)) is ErrorCode.NONE
+        assert (
+            produce(client, "plain", batch_with_payload(compression_bomb(codec, mebibytes), codec))
+            is ErrorCode.NONE
+        )
         with Watch(client.address):
             code, offset = offset_at(client, "plain", before)
             assert code is ErrorCode.NONE and offset >= 0

@@ -29,7 +29,7 @@ from tests.support.messages.random_messages import (
     random_message,
     random_messages,
 )
-from tests.support.network.raw_client import RawClient, decoded_answer, served_versions
+from tests.support.network.raw_client import RawClient, decode_response, served_versions
 from tests.support.waiting import TIMEOUT_S
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
@@ -216,7 +216,7 @@ class Attacker:
         if self._client.closed:
             self._client.close()
             self._client = RawClient(*self._address)
-        answers = self._client.answers_to(frame)
+        answers = self._client.responses_to(frame)
         if answers is None:
             self.closed += 1
         else:
@@ -302,7 +302,7 @@ def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
                     failures.append(f"closed on {key.name} version {version}: {message}")
                     continue
                 for answer in answers:
-                    response = decoded_answer(key, version, answer)
+                    response = decode_response(key, version, answer)
                     if ErrorCode.UNKNOWN_SERVER_ERROR in error_codes(response):
                         failures.append(f"{key.name} version {version}: {message}")
     attacker.close()
@@ -319,6 +319,6 @@ def test_the_longest_strings_in_every_api_and_version_get_an_encodable_error(
             message = with_strings(request_type(key), version, STRING_BYTES_MAX)
             answers = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
             for answer in answers or ():
-                response = decoded_answer(key, version, answer)
+                response = decode_response(key, version, answer)
                 assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(response), key.name
     attacker.close()

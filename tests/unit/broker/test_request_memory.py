@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.batches.compression_bombs import bomb
+from tests.support.batches.compression_bombs import compression_bomb
 from tests.support.batches.forged_batches import batch_with_payload
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
@@ -93,7 +93,7 @@ def no_collection() -> Iterator[None]:
 
 
 def test_a_batch_that_expands_beyond_its_bound(client: RawClient, no_collection: None) -> None:
-    batch = bytes(batch_with_payload(bomb(Compression.GZIP, 20), Compression.GZIP))
+    batch = bytes(batch_with_payload(compression_bomb(Compression.GZIP, 20), Compression.GZIP))
     assert [produce(client, batch) for _ in range(3)] == [ErrorCode.INVALID_RECORD] * 3
     assert requests_in_cycles(client) == 0
 
@@ -112,7 +112,7 @@ def test_a_metadata_request_for_many_topics(client: RawClient, no_collection: No
     assert requests_in_cycles(client) == 0
 
 
-def test_a_search_by_timestamp(client: RawClient, no_collection: None) -> None:
+def test_searches_by_timestamp_leave_no_request_in_a_cycle(client: RawClient, no_collection: None) -> None:
     partitions = (ListOffsetsPartition(partition_index=0, timestamp=0),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=partitions),))
     for _ in range(3):

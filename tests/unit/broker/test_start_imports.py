@@ -11,7 +11,7 @@ LOADED = "import sys, tidelog.broker.node.process; print(*sys.modules, sep='\\n'
 
 
 @pytest.fixture(scope="module")
-def loaded() -> set[str]:
+def loaded_modules() -> set[str]:
     """Return the modules that a process has imported before it starts a broker."""
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -38,9 +38,9 @@ def loaded() -> set[str]:
         "cryptography",
     ],
 )
-def test_the_start_does_not_import(library: str, loaded: set[str]) -> None:
-    assert not {name for name in loaded if name == library or name.startswith(library + ".")}
+def test_the_start_does_not_import(library: str, loaded_modules: set[str]) -> None:
+    assert not {name for name in loaded_modules if name == library or name.startswith(library + ".")}
 
 
-def test_the_start_imports_what_it_needs(loaded: set[str]) -> None:
-    assert {"tidelog.broker.node.node", "uvloop", "tidelog.protocol.codec"} <= loaded
+def test_the_start_imports_what_it_needs(loaded_modules: set[str]) -> None:
+    assert {"tidelog.broker.node.node", "uvloop", "tidelog.protocol.codec"} <= loaded_modules

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.logs.partition_logs import batch
-from tests.support.network.raw_client import RawClient, decoded_answer
+from tests.support.network.raw_client import RawClient, decode_response
 from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
@@ -80,10 +80,10 @@ class Producer:
 
     def send(self, *sequences: int) -> list[PartitionProduceResponse]:
         """Send all at once; return the outcomes in the order of the responses."""
-        answers = self.client.answers_to(b"".join(self.frame(sequence) for sequence in sequences))
+        answers = self.client.responses_to(b"".join(self.frame(sequence) for sequence in sequences))
         assert answers is not None
         responses = [
-            cast(ProduceResponse, decoded_answer(ApiKey.PRODUCE, PRODUCE_VERSION, answer))
+            cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, answer))
             for answer in answers
         ]
         return [response.responses[0].partition_responses[0] for response in responses]
@@ -148,8 +148,8 @@ def test_a_batch_of_the_previous_transaction_is_refused(producer: Producer) -> N
     late = producer.frame(1)
     producer.end(commit=False)
     wait_until(lambda: producer.stable_end() == 2)
-    answers = producer.client.answers_to(late)
+    answers = producer.client.responses_to(late)
     assert answers is not None
-    refused = cast(ProduceResponse, decoded_answer(ApiKey.PRODUCE, PRODUCE_VERSION, answers[0]))
+    refused = cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, answers[0]))
     assert refused.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.stable_end() == 2

@@ -50,11 +50,11 @@ class BreakingNetwork(SystemEnvironment):
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(protocol_factory, host, port)
 
-        def cut() -> None:
+        def abort() -> None:
             self.cuts += 1
             transport.abort()
 
-        loop.call_later(self.rng.randrange(1, self._longest_ms) / 1000, cut)
+        loop.call_later(self.rng.randrange(1, self._longest_ms) / 1000, abort)
 
 
 @pytest.fixture(scope="module")

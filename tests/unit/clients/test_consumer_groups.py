@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.groups.readers import PARTITIONS, Reader, fill
 from tests.support.waiting import TIMEOUT_S, eventually
-from tests.unit.clients.test_groups import PARTITIONS, Reader, fill, group, topic
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.consumer.consumer import Consumer
@@ -17,8 +17,6 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tidelog.testing.embedded import EmbeddedCluster
-
-__all__ = ["group", "topic"]
 
 NEW: dict[str, Any] = {"group_protocol": "consumer"}
 CONFIG = {
@@ -31,7 +29,7 @@ CONFIG = {
 }
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until_true(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return once `condition()` is true."""
     async with asyncio.timeout(TIMEOUT_S):
         while not await condition():  # noqa: ASYNC110
@@ -87,19 +85,19 @@ async def test_a_member_that_was_removed_loses_its_partitions_and_joins_again(
         await eventually(lambda: len(reader.partitions) == PARTITIONS)
 
 
-async def test_a_consumer_that_does_not_poll_leaves_its_group_and_comes_back(
+async def test_a_consumer_that_does_not_poll_leaves_its_group_and_joins_again(
     servers: str, topic: str, group: str
 ) -> None:
     idle = Consumer(servers, group_id=group, max_poll_interval_ms=300, **NEW)
     async with idle, Admin(servers) as admin:
         idle.subscribe([topic])
-        await until(lambda: has_partitions(idle))
+        await wait_until_true(lambda: has_partitions(idle))
 
         async def is_empty() -> bool:
             return (await admin.list_groups(states=["Empty"])).get(group) is not None
 
-        await until(is_empty)
-        await until(lambda: has_partitions(idle))
+        await wait_until_true(is_empty)
+        await wait_until_true(lambda: has_partitions(idle))
 
 
 async def has_partitions(consumer: Consumer) -> bool:
@@ -110,15 +108,15 @@ async def has_partitions(consumer: Consumer) -> bool:
 async def test_a_pattern_follows_new_topics(servers: str, topic: str, group: str) -> None:
     async with Consumer(servers, group_id=group, metadata_max_age_ms=300, **NEW) as consumer:
         consumer.subscribe(pattern=f"{topic}.*")
-        await until(lambda: has_partitions(consumer))
+        await wait_until_true(lambda: has_partitions(consumer))
         async with Admin(servers) as admin:
             await admin.create_topic(f"{topic}-2", num_partitions=1)
 
-        async def reads_it() -> bool:
+        async def has_read() -> bool:
             await consumer.poll(50)
             return TopicPartition(f"{topic}-2", 0) in consumer.assignment()
 
-        await until(reads_it)
+        await wait_until_true(has_read)
 
 
 async def test_a_group_migrates_between_the_protocols(servers: str, topic: str, group: str) -> None:
@@ -147,5 +145,5 @@ async def test_an_unknown_assignor_and_protocol_are_rejected(servers: str, topic
     async with Consumer(servers, group_id=group, group_remote_assignor="best", **NEW) as consumer:
         consumer.subscribe([topic])
         with pytest.raises(KafkaError) as error:
-            await until(lambda: has_partitions(consumer))
+            await wait_until_true(lambda: has_partitions(consumer))
         assert error.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR

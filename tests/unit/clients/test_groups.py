@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
+from tests.support.groups.readers import OPTIONS, PARTITIONS, Log, Reader, fill
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
@@ -23,89 +24,11 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
-PARTITIONS = 6
-OPTIONS: dict[str, Any] = {
-    "auto_offset_reset": "earliest",
-    "heartbeat_interval_ms": 100,
-    "session_timeout_ms": 10_000,
-}
-
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     with EmbeddedCluster() as cluster:
         yield cluster.bootstrap_servers
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{uuid4().hex[:8]}"
-
-
-@pytest.fixture
-async def topic(servers: str) -> str:
-    name = f"topic-{uuid4().hex[:8]}"
-    async with Admin(servers) as admin:
-        await admin.create_topic(name, num_partitions=PARTITIONS)
-    return name
-
-
-async def fill(servers: str, topic: str, first: int, count: int) -> None:
-    async with Producer(servers) as producer:
-        for number in range(first, first + count):
-            await producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
-
-
-class Log:
-    """A listener that records its calls in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, list[int]]] = []
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.events.append(("revoked", sorted(partition.partition for partition in partitions)))
-
-    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.events.append(("assigned", sorted(partition.partition for partition in partitions)))
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.events.append(("lost", sorted(partition.partition for partition in partitions)))
-
-    def holds(self) -> list[int]:
-        held: set[int] = set()
-        for kind, partitions in self.events:
-            held = held | set(partitions) if kind == "assigned" else held - set(partitions)
-        return sorted(held)
-
-
-class Reader:
-    """A member that polls in its own task."""
-
-    def __init__(self, servers: str, topic: str, group: str, **options: Any) -> None:
-        self.consumer = Consumer(servers, group_id=group, **(OPTIONS | options))
-        self.log = Log()
-        self.values: list[int] = []
-        self._topic = topic
-
-    @property
-    def partitions(self) -> list[int]:
-        return sorted(partition.partition for partition in self.consumer.assignment())
-
-    async def __aenter__(self) -> Reader:
-        await self.consumer.start()
-        self.consumer.subscribe([self._topic], listener=self.log)
-        self._task = asyncio.create_task(self._read())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.wait({self._task})
-        await self.consumer.close()
-
-    async def _read(self) -> None:
-        while True:
-            for records in (await self.consumer.poll(100)).values():
-                self.values += [int(record.value or b"") for record in records]
 
 
 def share_all_partitions(readers: Sequence[Reader]) -> bool:
@@ -133,7 +56,7 @@ async def test_members_join_and_leave_and_every_record_is_read(
         await fill(servers, topic, 120, 60)
         await eventually(lambda: {n for r in [*readers, leaver] for n in r.values} == set(range(180)))
     for reader in [*readers, leaver]:
-        assert reader.log.holds() == []
+        assert reader.log.owned_partitions() == []
 
 
 async def test_an_eager_rebalance_revokes_all_partitions_before_assigning(
@@ -285,7 +208,7 @@ async def until_assigned(consumer: Consumer, count: int) -> None:
 async def test_close_during_a_revocation_leaves_no_member(servers: str, topic: str, group: str) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
 
-    class Slow(Log):
+    class SlowLog(Log):
         async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:  # type: ignore[override]
             if not entered.is_set():
                 entered.set()
@@ -293,7 +216,7 @@ async def test_close_during_a_revocation_leaves_no_member(servers: str, topic: s
 
     consumer = Consumer(servers, group_id=group, **OPTIONS)
     await consumer.start()
-    consumer.subscribe([topic], listener=Slow())
+    consumer.subscribe([topic], listener=SlowLog())
     await until_assigned(consumer, PARTITIONS)
     async with Reader(servers, topic, group):
         polling = asyncio.create_task(consumer.poll(30_000))
@@ -309,7 +232,7 @@ async def test_close_during_a_revocation_leaves_no_member(servers: str, topic: s
 async def test_a_listener_without_on_lost_is_notified_by_on_revoked(
     servers: str, topic: str, group: str
 ) -> None:
-    class Short:
+    class ShortListener:
         def __init__(self) -> None:
             self.events: list[str] = []
 
@@ -319,7 +242,7 @@ async def test_a_listener_without_on_lost_is_notified_by_on_revoked(
         def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
             self.events.append("assigned")
 
-    class Inheriting(RebalanceListener):
+    class InheritingListener(RebalanceListener):
         def __init__(self) -> None:
             self.events: list[str] = []
 
@@ -330,7 +253,7 @@ async def test_a_listener_without_on_lost_is_notified_by_on_revoked(
             self.events.append("assigned")
 
     options = OPTIONS | {"max_poll_interval_ms": 300}
-    for listener in (Short(), Inheriting()):
+    for listener in (ShortListener(), InheritingListener()):
         async with Consumer(servers, group_id=group, **options) as consumer, Admin(servers) as admin:
             consumer.subscribe([topic], listener=listener)  # type: ignore[arg-type]
             await until_assigned(consumer, PARTITIONS)
@@ -356,14 +279,14 @@ async def test_a_listener_can_commit_when_the_consumer_leaves(
 ) -> None:
     await fill(servers, topic, 0, PARTITIONS)
 
-    class Committing(Log):
+    class CommittingLog(Log):
         async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:  # type: ignore[override]
             super().on_partitions_revoked(partitions)
             positions = {partition: await consumer.position(partition) for partition in partitions}
             await consumer.commit(positions)
             assert (await consumer.committed(partitions)).keys() == positions.keys()
 
-    log = Committing()
+    log = CommittingLog()
     options = OPTIONS | {"enable_auto_commit": False, "partition_assignment_strategy": [strategy]}
     async with Consumer(servers, group_id=group, **options) as consumer:
         consumer.subscribe([topic], listener=log)

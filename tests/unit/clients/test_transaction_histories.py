@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import Anomaly, Violation, check
-from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, drain, must_put
+from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, drain, put_or_fail
 from tests.support.transactions.naive_coordinator import NaiveCluster, sent_batch
 from tests.support.transactions.producers import TransactionalProducerFixture
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -76,11 +76,11 @@ class TransactionalApplication:
                 self.end(committed=choice < 0.9)
 
     def send(self, partition: object) -> None:
-        index = PARTITIONS.index(partition)  # type: ignore[arg-type]
+        index = PARTITIONS.index(partition)
         number, record = self.number, self.records
         self.records += 1
         self.add_event("send", "invoke", [number, index, record])
-        outcome = must_put(
+        outcome = put_or_fail(
             self.producer_fixture.core.accumulator,
             PARTITIONS[index],
             f"{self.name}/{number}/{record}".encode(),
@@ -135,16 +135,16 @@ class TransactionalApplication:
         request, self.in_flight = self.in_flight, None
         chance = 1.0 if is_healed else self.history.rng.random()
         if chance < 0.15:
-            self.history.late_requests.append(lambda: self.history.cluster.answer(request))
+            self.history.late_requests.append(lambda: self.history.cluster.respond(request))
             self.manager.on_no_response(was_sent=True)
         elif chance < 0.3:
-            self.history.cluster.answer(request)
+            self.history.cluster.respond(request)
             self.manager.on_no_response(was_sent=True)
         elif chance < 0.35:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             self.manager.on_response(self.history.cluster.refuse(request, code), request.highest_version)
         else:
-            self.manager.on_response(self.history.cluster.answer(request), request.highest_version)
+            self.manager.on_response(self.history.cluster.respond(request), request.highest_version)
 
     def produce(self, *, is_healed: bool) -> None:
         """Send batches, or decide the result of one in flight."""

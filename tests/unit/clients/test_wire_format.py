@@ -14,7 +14,7 @@ from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_reader
 
 from tests.support.network.scripted_broker import scripted_brokers
-from tests.support.transactions.accumulators import P0, P1, NoJitter, accumulator, cluster, must_put
+from tests.support.transactions.accumulators import P0, P1, NoJitter, accumulator, cluster, put_or_fail
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
@@ -66,11 +66,11 @@ def with_cluster_id(metadata: ClusterMetadata) -> ClusterMetadata:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
-def test_produce_in_every_version(version: int) -> None:
+def test_a_produce_of_every_version_is_read_by_kio(version: int) -> None:
     metadata = with_cluster_id(cluster({P0: 1, P1: 1}))
     target: RecordAccumulator = accumulator()
     for partition in (P0, P1):
-        must_put(target, partition, b"high tide")
+        put_or_fail(target, partition, b"high tide")
     target.begin_flush()
     batches = target.drain(target.ready(metadata, 0).nodes[1], metadata, 10_000)
     read = transfer(produce_request(batches, metadata, -1, 30_000), version)

@@ -8,6 +8,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.metadata.image_commands import COMMANDS, perform
 from tests.support.metadata.images import (
     SeededRandomness,
     creatable,
@@ -16,7 +17,6 @@ from tests.support.metadata.images import (
     image_with_brokers,
     with_topics,
 )
-from tests.unit.cluster.test_image_records import COMMANDS, perform
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_difference import difference, difference_records
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -37,7 +37,7 @@ def bare(image: MetadataImage) -> MetadataImage:
     return replace(image, offset=0, epoch=1)
 
 
-def after(
+def image_after(
     image: MetadataImage, commands: list[tuple[object, ...]], chance: SeededRandomness
 ) -> MetadataImage:
     for command in commands:
@@ -69,8 +69,8 @@ def test_applying_the_difference_of_two_images_gives_the_second(
     seed: int,
 ) -> None:
     chance = SeededRandomness(seed)
-    image = after(image_with_brokers(1, 2, features=True), common, chance)
-    left, right = after(image, one, chance), after(image, other, chance)
+    image = image_after(image_with_brokers(1, 2, features=True), common, chance)
+    left, right = image_after(image, one, chance), image_after(image, other, chance)
     assert_leads(image, left)
     for old, new in ((left, image), (left, right)):
         if not has_topic_that_loses_partitions(old, new):
@@ -79,7 +79,7 @@ def test_applying_the_difference_of_two_images_gives_the_second(
 
 def test_a_topic_keeps_the_partitions_that_only_the_older_image_has() -> None:
     few = with_topics(image_with_brokers(1), creatable("a"))
-    many = after(few, [("partitions", "a", 2)], SeededRandomness(0))
+    many = image_after(few, [("partitions", "a", 2)], SeededRandomness(0))
     assert has_topic_that_loses_partitions(many, few)
     assert list(difference_records(many, few)) == []
 

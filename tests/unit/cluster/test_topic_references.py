@@ -36,7 +36,7 @@ IDENTITY = RestoredTopic(topic_id=UUID(int=0xA11CE), leader_epoch=1005, next_pro
 TIERED = {"remote.storage.enable": "true"}
 
 
-def after_creation(image: MetadataImage, name: str, configs: dict[str, str]) -> MetadataImage:
+def image_after_creation(image: MetadataImage, name: str, configs: dict[str, str]) -> MetadataImage:
     topic = replace(
         creatable(name, 1, 1),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
@@ -50,7 +50,7 @@ def after_creation(image: MetadataImage, name: str, configs: dict[str, str]) -> 
 
 def with_reference(*, mount: str | None = None) -> MetadataImage:
     """Return an image of the topic tides, and of yesterday, which refers to its segments."""
-    image = after_creation(image_with_brokers(1), "tides", TIERED)
+    image = image_after_creation(image_with_brokers(1), "tides", TIERED)
     source = TopicSource(
         topic="tides",
         topic_id=image.topics_by_name["tides"].id,
@@ -58,7 +58,7 @@ def with_reference(*, mount: str | None = None) -> MetadataImage:
         mount=mount,
     )
     configs = {**TIERED, SOURCE_KEY: source.text, **IDENTITY.configs}
-    return after_creation(image, "yesterday", configs)
+    return image_after_creation(image, "yesterday", configs)
 
 
 def deletion(image: MetadataImage, name: str) -> tuple[ErrorCode, MetadataImage]:
@@ -104,7 +104,7 @@ def test_the_source_of_a_topic_never_changes(value: str | None) -> None:
 def test_a_client_cannot_create_a_topic_with_a_source() -> None:
     source = TopicSource(topic="x", topic_id=UUID(int=9), mount="west")
     with pytest.raises(AssertionError, match="is set when a topic is created by tidelog tier"):
-        after_creation(image_with_brokers(1), "other", {**TIERED, SOURCE_KEY: source.text})
+        image_after_creation(image_with_brokers(1), "other", {**TIERED, SOURCE_KEY: source.text})
 
 
 def test_configs_that_are_replaced_keep_the_source() -> None:

@@ -75,11 +75,11 @@ def put(event: Event, before: tuple[str, str, object]) -> Damage:
 def without_acknowledgement(process: str, value: list[int], damage: Damage) -> Damage:
     """Remove the acknowledgement of a record and apply `damage`."""
 
-    def both(events: list[Event]) -> None:
+    def remove_and_damage(events: list[Event]) -> None:
         events.remove(Event(process, "send", "ok", value))
         damage(events)
 
-    return both
+    return remove_and_damage
 
 
 DAMAGES: list[tuple[str, Anomaly, Damage]] = [

@@ -78,7 +78,7 @@ def damaged_frames(cls: type[Message], version: int) -> Iterator[bytes]:
         yield random.randbytes(random.randrange(64))
 
 
-def takes_less(limit_bytes: int, cls: type[Message], data: bytes, version: int) -> bool:
+def is_decoded_below(limit_bytes: int, cls: type[Message], data: bytes, version: int) -> bool:
     """Return whether `data` is decoded or refused with a peak of memory below `limit_bytes`.
 
     One decode of nine is sufficient: the first compiles the codec, and threads of other tests allocate, too.
@@ -144,7 +144,7 @@ def test_a_false_length_or_count_allocates_nothing(
             for huge in HUGE:
                 frame = data[:at] + huge + data[at + len(huge) :]
                 most = ALLOCATION_FLOOR_BYTES + 8 * len(frame)
-                assert takes_less(most, cls, frame, version), f"version {version}: {frame.hex()}"
+                assert is_decoded_below(most, cls, frame, version), f"version {version}: {frame.hex()}"
 
 
 def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[DeclaredField, ...]]:
@@ -182,7 +182,7 @@ def test_memory_of_an_array_of_minimal_elements_is_proportional_to_its_bytes(
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
         for path in array_paths(cls, version):
             data = encode(with_long_array(cls, path, version, 1000), version)
-            assert takes_less(50 * len(data), cls, data, version), f"version {version}: {path}"
+            assert is_decoded_below(50 * len(data), cls, data, version), f"version {version}: {path}"
 
 
 @pytest.mark.parametrize("count", [2**32 - 1, 10**6, TAGGED_FIELDS_MAX + 1, TAGGED_FIELDS_MAX, 401])

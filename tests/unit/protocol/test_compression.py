@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.batches.compression_bombs import (
     MEBIBYTE,
-    bomb,
+    compression_bomb,
     snappy_block_that_declares,
     zstd_frame_that_declares,
     zstd_frame_with_window,
@@ -243,7 +243,7 @@ def test_zstd_frames_may_omit_their_size() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_highly_compressed_input_is_decompressed_within_the_bound(codec: Compression) -> None:
-    assert decompress(codec, bomb(codec, 3), 3 * MEBIBYTE) == bytes(3 * MEBIBYTE)
+    assert decompress(codec, compression_bomb(codec, 3), 3 * MEBIBYTE) == bytes(3 * MEBIBYTE)
 
 
 ATTACK_SCRIPT = """
@@ -289,7 +289,7 @@ def attack(codec: Compression, data: bytes, max_bytes: int, directory: Path) -> 
 def test_highly_compressed_input_beyond_the_bound_uses_bounded_memory(
     codec: Compression, mebibytes: int, tmp_path: Path
 ) -> None:
-    outcome, kibibytes = attack(codec, bomb(codec, 256), mebibytes * MEBIBYTE, tmp_path)
+    outcome, kibibytes = attack(codec, compression_bomb(codec, 256), mebibytes * MEBIBYTE, tmp_path)
     assert outcome == "refused"
     assert kibibytes <= mebibytes * 1024 + 4096
 
@@ -315,7 +315,7 @@ def test_declared_sizes_and_windows_are_not_allocated(
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
 def test_the_error_of_the_bound_keeps_no_decompressed_memory(codec: Compression) -> None:
     """Errors are kept for a while with their tracebacks, which refer to the frames of `expand`."""
-    payload = bomb(codec, 20)
+    payload = compression_bomb(codec, 20)
     kept = []
     before = shared_memory_bytes()
     for _ in range(4):

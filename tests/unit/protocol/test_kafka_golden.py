@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.messages.all_messages import other_messages, versions_of
 from tests.support.messages.recorded_messages import message_from_json, read_golden_records
+from tests.support.messages.uncovered_records import UNCOVERED_RECORDS
 from tests.support.paths import GOLDEN_FILES
-from tests.unit.protocol.test_kio_oracle import UNCOVERED_RECORDS
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.schema import Message
 

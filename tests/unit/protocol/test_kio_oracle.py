@@ -18,101 +18,13 @@ from kio.static.constants import EntityType
 from tests.support.messages.all_messages import api_messages, other_messages, versions_of
 from tests.support.messages.kio_messages import kio_decode, kio_encode, limits, to_kio
 from tests.support.messages.random_messages import random_messages
+from tests.support.messages.uncovered_records import UNCOVERED_RECORDS
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.messages.headers import RequestHeader, ResponseHeader
 from tidelog.protocol.schema import ApiMessage, Message
 
 UNCOVERED_APIS: dict[str, tuple[list[int], str]] = {}
 """Requests and responses that kio lacks, by class: the versions and the reason. Empty: kio has all."""
-
-UNCOVERED_RECORDS = {
-    "metadata records": [
-        "AbortTransactionRecord",
-        "AccessControlEntryRecord",
-        "BeginTransactionRecord",
-        "BrokerRegistrationChangeRecord",
-        "ClearElrRecord",
-        "ClientQuotaRecord",
-        "ConfigRecord",
-        "DelegationTokenRecord",
-        "EndTransactionRecord",
-        "FeatureLevelRecord",
-        "FenceBrokerRecord",
-        "NoOpRecord",
-        "PartitionChangeRecord",
-        "PartitionRecord",
-        "ProducerIdsRecord",
-        "RegisterBrokerRecord",
-        "RegisterControllerRecord",
-        "RemoveAccessControlEntryRecord",
-        "RemoveDelegationTokenRecord",
-        "RemoveTopicRecord",
-        "RemoveUserScramCredentialRecord",
-        "TopicRecord",
-        "UnfenceBrokerRecord",
-        "UnregisterBrokerRecord",
-        "UserScramCredentialRecord",
-        "ZkMigrationStateRecord",
-    ],
-    "records of the coordinators": [
-        "ConsumerGroupCurrentMemberAssignmentKey",
-        "ConsumerGroupCurrentMemberAssignmentValue",
-        "ConsumerGroupMemberMetadataKey",
-        "ConsumerGroupMemberMetadataValue",
-        "ConsumerGroupMetadataKey",
-        "ConsumerGroupMetadataValue",
-        "ConsumerGroupPartitionMetadataKey",
-        "ConsumerGroupPartitionMetadataValue",
-        "ConsumerGroupRegularExpressionKey",
-        "ConsumerGroupRegularExpressionValue",
-        "ConsumerGroupTargetAssignmentMemberKey",
-        "ConsumerGroupTargetAssignmentMemberValue",
-        "ConsumerGroupTargetAssignmentMetadataKey",
-        "ConsumerGroupTargetAssignmentMetadataValue",
-        "GroupMetadataKey",
-        "GroupMetadataValue",
-        "LegacyOffsetCommitKey",
-        "OffsetCommitKey",
-        "OffsetCommitValue",
-        "ShareGroupCurrentMemberAssignmentKey",
-        "ShareGroupCurrentMemberAssignmentValue",
-        "ShareGroupMemberMetadataKey",
-        "ShareGroupMemberMetadataValue",
-        "ShareGroupMetadataKey",
-        "ShareGroupMetadataValue",
-        "ShareGroupStatePartitionMetadataKey",
-        "ShareGroupStatePartitionMetadataValue",
-        "ShareGroupTargetAssignmentMemberKey",
-        "ShareGroupTargetAssignmentMemberValue",
-        "ShareGroupTargetAssignmentMetadataKey",
-        "ShareGroupTargetAssignmentMetadataValue",
-        "SharePartitionStateKey",
-        "ShareSnapshotValue",
-        "ShareUpdateValue",
-        "StreamsGroupCurrentMemberAssignmentKey",
-        "StreamsGroupCurrentMemberAssignmentValue",
-        "StreamsGroupMemberMetadataKey",
-        "StreamsGroupMemberMetadataValue",
-        "StreamsGroupMetadataKey",
-        "StreamsGroupMetadataValue",
-        "StreamsGroupTargetAssignmentMemberKey",
-        "StreamsGroupTargetAssignmentMemberValue",
-        "StreamsGroupTargetAssignmentMetadataKey",
-        "StreamsGroupTargetAssignmentMetadataValue",
-        "StreamsGroupTopologyKey",
-        "StreamsGroupTopologyValue",
-        "TransactionLogKey",
-        "TransactionLogValue",
-    ],
-    "remote metadata records": [
-        "RemoteLogSegmentMetadataRecord",
-        "RemoteLogSegmentMetadataSnapshotRecord",
-        "RemoteLogSegmentMetadataUpdateRecord",
-        "RemotePartitionDeleteMetadataRecord",
-    ],
-}
-"""The records that kio lacks in all versions. kio is generated from the schemas of Kafka's client
-library; these schemas belong to the libraries of the broker. test_kafka_golden.py tests them."""
 
 
 def kio_class(cls: type[Message], version: int) -> Any:

@@ -20,13 +20,13 @@ def record_qualities(message: Struct, version: int, qualities_by_field: Qualitie
     for field in declared_fields(type(message)):
         if version in field.kind.present:
             value = getattr(message, field.name)
-            qualities_by_field[type(message), field.name] |= set(qualities(value, field.default))
+            qualities_by_field[type(message), field.name] |= set(properties_of(value, field.default))
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Struct):
                     record_qualities(item, version, qualities_by_field)
 
 
-def qualities(value: Any, default: Any) -> Iterator[str]:
+def properties_of(value: Any, default: Any) -> Iterator[str]:
     if value is None:
         yield "null"
     if value != default:

@@ -13,7 +13,7 @@ def options(text: str) -> dict[str, str]:
     return dict(parse_jaas(f"{PLAIN_LOGIN_MODULE} required {text};", "PLAIN").options)
 
 
-def test_users_of_a_server() -> None:
+def test_the_users_of_a_server_are_read_from_its_options() -> None:
     text = (
         f'{PLAIN_LOGIN_MODULE} required\n  username="broker" password="b"\n'
         '  user_broker="b"\n  user_alice="a=;b"\n  user_carol-x=secret;'

@@ -226,12 +226,12 @@ class TestDamage:
         append(create(manager, "other"), "b")
         close = PartitionLog.close
 
-        def sometimes(log: PartitionLog, **options: Any) -> None:
+        def fail_for_events(log: PartitionLog, **options: Any) -> None:
             assert "events" not in log.directory, "a bug"
             close(log, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(PartitionLog, "close", sometimes)
+            patch.setattr(PartitionLog, "close", fail_for_events)
             manager.shutdown(NOW_MS)
         assert not disk.exists("/a/.kafka_cleanshutdown")
         assert disk.exists("/b/.kafka_cleanshutdown")

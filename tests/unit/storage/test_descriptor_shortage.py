@@ -46,19 +46,19 @@ FEWEST_USES = 2
 
 
 class ShortageFixture:
-    """A log manager in a process without descriptors at times; `do` retries operations as a caller would."""
+    """A log manager in a process without descriptors at times; `retry` repeats operations like a caller."""
 
     def __init__(self, disk: DescriptorLimitedFileSystem, config: LogConfig = SMALL) -> None:
         self.disk = disk
         self.config = config
         disk.makedirs("/a")
         disk.sync_all()
-        self.manager = self.do(self._start)
+        self.manager = self.retry(self._start)
 
     def _start(self) -> LogManager:
         return start_log_manager(self.disk, "/a", default_config=self.config)
 
-    def do(self, operation: Callable[[], T]) -> T:
+    def retry(self, operation: Callable[[], T]) -> T:
         """Retry until descriptors are available; only their lack may be logged, and no disk may fail."""
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -84,7 +84,7 @@ class ShortageFixture:
         def create() -> PartitionLog:
             return get_or_create_log(self.manager, EVENTS, TOPIC_ID, self.config, NOW_MS)
 
-        self.do(create)
+        self.retry(create)
 
     def append(self, *values: str, **options: object) -> None:
         """Append; a refused append leaves the log unchanged or first completes the interrupted operation."""
@@ -99,7 +99,7 @@ class ShortageFixture:
                 assert is_unchanged or is_interrupted
                 raise
 
-        self.do(attempt)
+        self.retry(attempt)
 
     def checkpoint_all(self) -> None:
         for kind in CheckpointKind:
@@ -114,10 +114,10 @@ class ShortageFixture:
         """Restart the node: without a descriptor there is no clean shutdown, and the next start recovers."""
         self.manager.shutdown(NOW_MS)
         self.check_online()
-        self.manager = self.do(self._start)
+        self.manager = self.retry(self._start)
 
 
-def nothing(fixture: ShortageFixture) -> None:
+def start_empty(fixture: ShortageFixture) -> None:
     """Start with an empty directory."""
 
 
@@ -127,7 +127,7 @@ def append_in_segments(fixture: ShortageFixture) -> None:
     for number in range(4):
         fixture.append(f"{number}" * 60)
     fixture.append("t", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    fixture.do(lambda: append_marker(fixture.log, 5, is_abort=True))
+    fixture.retry(lambda: append_marker(fixture.log, 5, is_abort=True))
     fixture.append("e" * 100, leader_epoch=3)
     fixture.append("f" * 100, leader_epoch=3)
 
@@ -138,7 +138,7 @@ def flushed_segments(fixture: ShortageFixture) -> None:
     fixture.log.flush(NOW_MS)
 
 
-def every_shortage(
+def runs_with_shortages(
     history: Callable[[ShortageFixture], None],
     prepare: Callable[[ShortageFixture], None],
     config: LogConfig = SMALL,
@@ -151,7 +151,7 @@ def every_shortage(
             disk = DescriptorLimitedFileSystem()
             fixture = ShortageFixture(disk, config)
             prepare(fixture)
-            disk.become_short(fails_at, fails_times)
+            disk.refuse_uses(fails_at, fails_times)
             history(fixture)
             if len(disk.uses) < fails_at:
                 assert fails_at > FEWEST_USES, "no use of a descriptor failed"
@@ -163,14 +163,14 @@ def every_shortage(
 EXPECTED = ["0" * 60, "1" * 60, "2" * 60, "3" * 60, "t", "", "e" * 100, "f" * 100]
 
 
-def visible(log: PartitionLog) -> list[str]:
+def visible_values(log: PartitionLog) -> list[str]:
     """Return the values of all records; the value of a marker is empty."""
     return ["" if value == "\0\0\0\0\0\0" else value for value in values_of(log)]
 
 
 def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     """Check the log and its indexes now, after a process crash, and after a machine crash."""
-    assert visible(fixture.log) == expected, moment
+    assert visible_values(fixture.log) == expected, moment
     check_log(fixture.log)
     fixture.log.flush(NOW_MS)
     recovery_point = fixture.log.durability.recovery_point
@@ -178,16 +178,16 @@ def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     fixture.checkpoint_all()
     lost = fixture.disk.crash(Survival.LOSE_UNSYNCED)
     for manager in (start_log_manager(lost, "/a"), start_log_manager(fixture.disk, "/a")):
-        assert visible(existing_log(manager)) == expected, moment
+        assert visible_values(existing_log(manager)) == expected, moment
         check_log(existing_log(manager))
         manager.shutdown(NOW_MS)
     again = existing_log(start_log_manager(fixture.disk, "/a"))
-    assert visible(again) == expected, moment
+    assert visible_values(again) == expected, moment
     assert again.leader_epochs.entries == fixture.log.leader_epochs.entries, moment
 
 
 def test_creation_and_append_are_refused_or_completed_later() -> None:
-    for fixture, moment in every_shortage(append_in_segments, nothing):
+    for fixture, moment in runs_with_shortages(append_in_segments, start_empty):
         assert len(fixture.log.segments) > 2
         check(fixture, moment, EXPECTED)
 
@@ -195,31 +195,31 @@ def test_creation_and_append_are_refused_or_completed_later() -> None:
 def test_a_flush_is_completed_later() -> None:
     def history(fixture: ShortageFixture) -> None:
         fixture.append("more", leader_epoch=3)
-        fixture.do(lambda: fixture.log.flush(NOW_MS))
+        fixture.retry(lambda: fixture.log.flush(NOW_MS))
         fixture.checkpoint_all()
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         check(fixture, moment, [*EXPECTED, "more"])
 
 
 def test_reads_of_sealed_segments_are_refused_and_succeed_later() -> None:
     def history(fixture: ShortageFixture) -> None:
-        fixture.do(lambda: visible(fixture.log))
-        aborted = fixture.do(lambda: fixture.log.aborted_transactions(0, fixture.log.log_end_offset))
+        fixture.retry(lambda: visible_values(fixture.log))
+        aborted = fixture.retry(lambda: fixture.log.aborted_transactions(0, fixture.log.log_end_offset))
         assert [one.producer_id for one in aborted] == [5]
-        assert fixture.do(lambda: fixture.log.timestamps.first_record_from(NOW_MS)) is not None
+        assert fixture.retry(lambda: fixture.log.timestamps.first_record_from(NOW_MS)) is not None
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         check(fixture, moment, EXPECTED)
 
 
 @pytest.mark.parametrize("offset", [7, 5, 1, 0])
 def test_an_interrupted_truncation_is_completed(offset: int) -> None:
     def history(fixture: ShortageFixture) -> None:
-        fixture.do(lambda: fixture.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
+        fixture.retry(lambda: fixture.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
         fixture.append("later", leader_epoch=4)
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         assert fixture.log.failure is None
         assert fixture.log.leader_epochs.latest_epoch == 4
         check(fixture, moment, [*EXPECTED[:offset], "later"])
@@ -234,9 +234,11 @@ def test_a_log_refuses_appends_until_its_truncation_is_completed() -> None:
         fixture.append("later", leader_epoch=4)
 
     shortages = 0
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         if fixture.log.log_end_offset > 3:
-            assert visible(fixture.log) == [*EXPECTED, "later"], f"{moment}: the truncation had not begun"
+            assert visible_values(fixture.log) == [*EXPECTED, "later"], (
+                f"{moment}: the truncation had not begun"
+            )
             continue
         shortages += 1
         check(fixture, moment, [*EXPECTED[:2], "later"])
@@ -245,10 +247,10 @@ def test_a_log_refuses_appends_until_its_truncation_is_completed() -> None:
 
 def test_a_restart_of_the_log_at_an_offset_is_completed() -> None:
     def history(fixture: ShortageFixture) -> None:
-        fixture.do(lambda: fixture.log.truncate_fully_and_start_at(100, NOW_MS))
+        fixture.retry(lambda: fixture.log.truncate_fully_and_start_at(100, NOW_MS))
         fixture.append("hundred", leader_epoch=4)
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         assert (fixture.log.log_start_offset, fixture.log.log_end_offset) == (100, 101), moment
         check(fixture, moment, ["hundred"])
 
@@ -256,7 +258,7 @@ def test_a_restart_of_the_log_at_an_offset_is_completed() -> None:
 def test_a_restart_after_remote_records_is_completed() -> None:
     def history(fixture: ShortageFixture) -> None:
         snapshot = encode_snapshot([ProducerEntry(producer_id=5, producer_epoch=0, last_timestamp=NOW_MS)])
-        fixture.do(
+        fixture.retry(
             lambda: fixture.log.restart_from_remote(
                 RemoteState(
                     log_start_offset=2,
@@ -269,7 +271,7 @@ def test_a_restart_after_remote_records_is_completed() -> None:
         )
         fixture.append("fifty", leader_epoch=4)
 
-    for fixture, moment in every_shortage(history, flushed_segments, TIERED):
+    for fixture, moment in runs_with_shortages(history, flushed_segments, TIERED):
         log = fixture.log
         assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 50, 51), moment
         assert values_of(log, 50) == ["fifty"], moment
@@ -294,7 +296,7 @@ def test_retention_and_file_deletion_are_completed_later() -> None:
                 except OSError as error:
                     fixture.manager.maintenance.work_failed(work, error)
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         assert fixture.log.log_start_offset > 0, moment
         names = fixture.disk.listdir("/a/events-0")
         assert not [name for name in names if name.endswith(".deleted")], moment
@@ -306,10 +308,10 @@ def test_a_partition_is_deleted_and_recreated() -> None:
     def history(fixture: ShortageFixture) -> None:
         fixture.checkpoint_all()
         (deletion,) = fixture.manager.planned_deletions([EVENTS], NOW_MS)
-        fixture.do(deletion.run)
+        fixture.retry(deletion.run)
         fixture.manager.on_deleted(deletion, None)
         creation = fixture.manager.planned_creation(EVENTS, TOPIC_ID, SMALL, NOW_MS)
-        fixture.manager.on_created(creation, fixture.do(creation.run))
+        fixture.manager.on_created(creation, fixture.retry(creation.run))
         fixture.append("new")
         for number in range(5):
             for work in fixture.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
@@ -318,7 +320,7 @@ def test_a_partition_is_deleted_and_recreated() -> None:
                 except OSError as error:
                     fixture.manager.maintenance.work_failed(work, error)
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         assert not [name for name in fixture.disk.listdir("/a") if name.endswith("-delete")], moment
         check(fixture, moment, ["new"])
 
@@ -329,7 +331,7 @@ def test_a_restart_recovers_files_that_could_not_be_closed() -> None:
         fixture.append("more", leader_epoch=3)
         fixture.restart()
 
-    for fixture, moment in every_shortage(history, flushed_segments):
+    for fixture, moment in runs_with_shortages(history, flushed_segments):
         check(fixture, moment, [*EXPECTED, "more"])
 
 
@@ -352,7 +354,7 @@ def test_compaction_is_postponed_or_completed() -> None:
             if len(fixture.log.segments) == 2:
                 break
 
-    for fixture, moment in every_shortage(history, prepare, COMPACTED):
+    for fixture, moment in runs_with_shortages(history, prepare, COMPACTED):
         assert [value for value in values_of(fixture.log) if value] == ["d"], moment
         assert fixture.manager.get(TopicPartition("events", 0)) is fixture.log
         check(fixture, moment, ["d"])

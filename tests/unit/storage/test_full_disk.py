@@ -66,7 +66,7 @@ def test_a_descriptor_shortage_is_logged_as_a_warning(caplog: pytest.LogCaptureF
     disk = DescriptorLimitedFileSystem()
     manager = start_log_manager(disk, "/a")
     log = create(manager)
-    disk.become_short(1, 2)
+    disk.refuse_uses(1, 2)
     for _ in range(2):
         with pytest.raises(KafkaError):
             append(log, "x")

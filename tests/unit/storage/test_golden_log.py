@@ -26,7 +26,7 @@ WRITTEN_MS = 1_795_000_000_000
 ROLL = 9
 
 
-def appends() -> Iterator[tuple[int, int, bytes]]:
+def kafkas_appends() -> Iterator[tuple[int, int, bytes]]:
     """Return origin, leader epoch and batch of each append that Kafka performed."""
     data = (GOLDEN / "events-0.appends").read_bytes()
     position = 0
@@ -39,7 +39,7 @@ def appends() -> Iterator[tuple[int, int, bytes]]:
 
 def write_log(directory: str) -> PartitionLog:
     log = open_log(OsFileSystem(), CONFIG, directory=directory, now_ms=WRITTEN_MS, clean=True)
-    for origin, epoch, data in appends():
+    for origin, epoch, data in kafkas_appends():
         if origin == ROLL:
             log.roll(WRITTEN_MS)
             continue

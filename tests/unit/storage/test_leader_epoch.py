@@ -19,7 +19,7 @@ def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:
     return LeaderEpochCache.of(EpochEntry(*entry) for entry in entries)
 
 
-def shown(entries: list[EpochEntry]) -> str:
+def text_of(entries: list[EpochEntry]) -> str:
     return ",".join(f"{epoch}:{start}" for epoch, start in entries)
 
 
@@ -36,7 +36,7 @@ def perform(cache: LeaderEpochCache, operation: str, *arguments: int) -> str:
     if operation == "neighbours":
         return f"{text(cache.previous_epoch(*arguments))},{text(cache.next_epoch(*arguments))}"
     if operation == "entries_in_range":
-        return shown(cache.entries_in_range(*arguments))
+        return text_of(cache.entries_in_range(*arguments))
     getattr(cache, operation)(*arguments)
     return "none"
 
@@ -50,7 +50,7 @@ def test_results_equal_kafkas_leader_epoch_cache() -> None:
         answer, _, entries = rest.partition(" | ")
         operation, *words = command.split()
         assert perform(cache, operation, *map(int, words)) == answer, f"step {number}: {line}"
-        assert shown(cache.entries) == entries, f"step {number}: {line}"
+        assert text_of(cache.entries) == entries, f"step {number}: {line}"
 
 
 def test_an_empty_cache_has_no_epoch() -> None:
@@ -133,7 +133,7 @@ def test_negative_arguments_are_a_bug() -> None:
         LeaderEpochCache().assign(0, -5)
 
 
-class AgainstOneEpochPerRecord(RuleBasedStateMachine):
+class EpochCacheMachine(RuleBasedStateMachine):
     """The model stores the epoch of every record of a log, and nothing else."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class AgainstOneEpochPerRecord(RuleBasedStateMachine):
             assert before.epoch < after.epoch and before.start_offset < after.start_offset
 
 
-TestAgainstOneEpochPerRecord = AgainstOneEpochPerRecord.TestCase
+TestAgainstOneEpochPerRecord = EpochCacheMachine.TestCase
 TestAgainstOneEpochPerRecord.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 

@@ -50,7 +50,7 @@ def join_request(group: str, metadata: bytes, protocols: int = 1) -> JoinGroupRe
     )
 
 
-def parked_joins(context: AttackContext, count: int, frame: bytes) -> Sequence[socket.socket]:
+def park_joins(context: AttackContext, count: int, frame: bytes) -> Sequence[socket.socket]:
     """Send a JoinGroup on `count` connections; the first member never joins again, so the rest wait."""
     sockets = []
     for _ in range(count):
@@ -64,7 +64,7 @@ def _close_while_joining(context: AttackContext) -> None:
     # Version 3 admits a member without an id at once, so that each of them waits.
     frame = request_frame(join_request("closed-while-joining", b"x"), 3)
     context.begin()
-    parked_joins(context, context.size(400, 20), frame)
+    park_joins(context, context.size(400, 20), frame)
     context.hold()
     context.disconnect_all()
 
@@ -79,13 +79,13 @@ def _stay_idle_with_a_parked_fetch(context: AttackContext) -> None:
     fetching = [context.connect() for _ in range(context.size(50, 3))]
     for connection in fetching:
         connection.sendall(fetch)
-    joining = parked_joins(context, context.size(50, 3), join)
+    joining = park_joins(context, context.size(50, 3), join)
     for name, sockets in (("Fetch", fetching), ("JoinGroup", joining[1:])):
-        left = _still_open(sockets, IDLE_TIMEOUT_S)
+        left = _count_open(sockets, IDLE_TIMEOUT_S)
         context.expect(not left, f"{left} of {len(sockets)} idle connections with a parked {name} stay open")
 
 
-def _still_open(sockets: Sequence[socket.socket], timeout_s: float) -> int:
+def _count_open(sockets: Sequence[socket.socket], timeout_s: float) -> int:
     """Return the number of sockets that the broker has not closed when the time has ended."""
     left = set(sockets)
     selector = selectors.DefaultSelector()

@@ -10,7 +10,11 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.frames import prefix_with_size, produce_frame, request_frame
 from tests.harness.hostile.target import COMPACTED_TOPIC, PLAIN_TOPIC
-from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.batches.compression_bombs import (
+    compression_bomb,
+    snappy_block_that_declares,
+    zstd_frame_that_declares,
+)
 from tests.support.batches.forged_batches import batch_with_payload, now_ms, valid_batch
 from tests.support.batches.mutations import mutate
 from tests.support.messages.random_messages import Shape, random_message
@@ -30,7 +34,7 @@ TAGS = 1_000_000
 
 def _send_a_bomb(codec: Compression, context: AttackContext) -> None:
     mebibytes = BOMB_MIB[codec] if context.scale == 1 else SHORT_BOMB_MIB
-    payload = bomb(codec, mebibytes)
+    payload = compression_bomb(codec, mebibytes)
     frames = [produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(payload, codec)))]
     if codec is Compression.ZSTD:
         wrong_value = zstd_frame_that_declares(DECLARED_BYTES)
@@ -48,7 +52,7 @@ def _search_stored_bombs(context: AttackContext) -> None:
     """Search by time in a topic that stores batches unopened; the search decompresses them."""
     client = context.client()
     for codec, mebibytes in BOMB_MIB.items():
-        payload = bomb(codec, mebibytes if context.scale == 1 else SHORT_BOMB_MIB)
+        payload = compression_bomb(codec, mebibytes if context.scale == 1 else SHORT_BOMB_MIB)
         records = batch_with_payload(payload, codec, later_ms=3_000_000)
         context.exchange(client, produce_frame(PLAIN_TOPIC, bytes(records)))
     partitions = (ListOffsetsPartition(partition_index=0, timestamp=now_ms() + 1_500_000),)
@@ -123,7 +127,7 @@ def _send_to_be_closed(context: AttackContext, frames: list[bytes]) -> None:
     sent = 0
     while True:
         for frame in frames:
-            answers = client.answers_to(frame)
+            answers = client.responses_to(frame)
             sent += 1
             if answers is None:
                 client.close()

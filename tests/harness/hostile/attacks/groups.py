@@ -6,7 +6,7 @@ from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import request_frame
-from tests.support.network.raw_client import RawClient, decoded_answer
+from tests.support.network.raw_client import RawClient, decode_response
 from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -40,7 +40,7 @@ def _join_group(
     response = context.exchange(client, request_frame(join_request(group, metadata, protocols), 3))
     if response is None:
         return None
-    join_response = decoded_answer(ApiKey.JOIN_GROUP, 3, bytes(response))
+    join_response = decode_response(ApiKey.JOIN_GROUP, 3, bytes(response))
     assert isinstance(join_response, JoinGroupResponse)
     return join_response
 

@@ -11,7 +11,7 @@ from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import produce_frame, request_frame
 from tests.harness.hostile.target import PLAIN_TOPIC
 from tests.support.batches.forged_batches import valid_batch
-from tests.support.network.raw_client import decoded_answer
+from tests.support.network.raw_client import decode_response
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,7 +25,9 @@ RECEIVE_BYTES = 262_144
 GROUP_SIZE_MAX = 10
 
 
-def pump(context: AttackContext, sockets: list[socket.socket], pipeline: bytes, reads: bool = True) -> int:
+def send_repeatedly(
+    context: AttackContext, sockets: list[socket.socket], pipeline: bytes, reads: bool = True
+) -> int:
     """Send `pipeline` repeatedly on all connections, read the responses, and return the bytes sent."""
     selector = selectors.DefaultSelector()
     positions = dict.fromkeys(sockets, 0)
@@ -58,7 +60,7 @@ def _pipeline_on_many_connections(context: AttackContext) -> None:
     pipeline = request_frame(ApiVersionsRequest(), 0) * 1000
     sockets = [context.connect() for _ in range(context.size(CONNECTIONS, 20))]
     context.begin()
-    sent = pump(context, sockets, pipeline)
+    sent = send_repeatedly(context, sockets, pipeline)
     context.note(f"{sent // (len(pipeline) // 1000):,} requests")
 
 
@@ -66,7 +68,7 @@ def _pipeline_metadata(context: AttackContext) -> None:
     pipeline = request_frame(MetadataRequest(topics=None), 9) * 1000
     sockets = [context.connect() for _ in range(context.size(CONNECTIONS, 20))]
     context.begin()
-    sent = pump(context, sockets, pipeline)
+    sent = send_repeatedly(context, sockets, pipeline)
     context.note(f"{sent // (len(pipeline) // 1000):,} requests")
 
 
@@ -74,7 +76,7 @@ def _pipeline_produce(context: AttackContext) -> None:
     pipeline = produce_frame(PLAIN_TOPIC, bytes(valid_batch(1)), partition=1) * 200
     sockets = [context.connect() for _ in range(context.size(CONNECTIONS, 20))]
     context.begin()
-    sent = pump(context, sockets, pipeline)
+    sent = send_repeatedly(context, sockets, pipeline)
     context.note(f"{sent // (len(pipeline) // 200):,} requests")
 
 
@@ -82,7 +84,7 @@ def _pipeline_ten_thousand_unread(context: AttackContext) -> None:
     pipeline = request_frame(MetadataRequest(topics=None), 9) * 10_000
     sockets = [context.connect(receive_buffer_bytes=4096) for _ in range(context.size(20, 2))]
     context.begin()
-    sent = pump(context, sockets, pipeline, reads=False)
+    sent = send_repeatedly(context, sockets, pipeline, reads=False)
     context.note(f"{sent:,} bytes of requests were received by the broker, no response was read")
 
 
@@ -142,7 +144,7 @@ def _join_beyond_the_group_size(context: AttackContext) -> None:
         if client.has_response(0.2):
             response = client.receive()
             if response is not None:
-                join_response = decoded_answer(ApiKey.JOIN_GROUP, 3, bytes(response))
+                join_response = decode_response(ApiKey.JOIN_GROUP, 3, bytes(response))
                 assert isinstance(join_response, JoinGroupResponse)
                 refusals += join_response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     context.note(f"{refusals} of {len(clients)} members refused")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-import sys
-from collections.abc import AsyncIterator, Callable, Sized
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any, cast
@@ -15,37 +13,30 @@ from typing import Any, cast
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.loops.yields import counted_slices
 from tests.support.messages.error_responses import error_response_of
-from tests.support.network.loopback_server import Client, RunningServer, running_server
+from tests.support.network.dispatching_broker import (
+    HEARTBEAT_HIGHEST,
+    DispatchingBroker,
+    has_requests,
+    heartbeat,
+    receive,
+    run_broker,
+    send,
+    send_request,
+)
 from tests.support.waiting import eventually
-from tidelog.base.clock import SystemClock
-from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
-from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Quota, Request
-from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.network.request_metrics import RequestMetrics
-from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
-from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.framing import RequestHeader, encode_request, encode_response, read_response_header
+from tidelog.protocol.framing import RequestHeader, encode_request, encode_response
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tidelog.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
@@ -53,66 +44,8 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
-from tidelog.protocol.steps import Steps, map_items
-
-HEARTBEAT_HIGHEST = 4
-
-
-class Broker:
-    """A served dispatcher."""
-
-    def __init__(self, limit: int = 500, *, ticking: bool = False) -> None:
-        """With `ticking` ten steps make a slice, however fast they are."""
-        self.channel = RequestChannel(limit)
-        self.metrics = RequestMetrics()
-        slices = counted_slices() if ticking else Slices(SystemClock())
-        self.dispatcher = Dispatcher(
-            self.channel, self.metrics, SystemClock(), slices, quotas=None, guard=None
-        )
-        self.served: RunningServer
-
-    async def connect(self) -> Client:
-        return await self.served.connect()
-
-
-@asynccontextmanager
-async def run_broker(broker: Broker) -> AsyncIterator[Broker]:
-    async with running_server(broker.dispatcher.dispatch) as served:
-        broker.served = served
-        yield broker
-    await broker.channel.close()
-
-
-async def send(client: Client, message: ApiMessage, version: int, correlation_id: int = 7) -> None:
-    await client.send(
-        encode_request(ApiKey(message.api_key), version, correlation_id, "test-client", message)
-    )
-
-
-async def receive(client: Client, key: ApiKey, version: int, correlation_id: int = 7) -> ApiMessage:
-    answer = memoryview(await client.receive())
-    answered, position = read_response_header(answer, key, version)
-    assert answered == correlation_id
-    return decode(response_type(key), answer[position:], version)
-
-
-async def send_request(client: Client, message: ApiMessage, version: int) -> ApiMessage:
-    await send(client, message, version)
-    return await receive(client, ApiKey(message.api_key), version)
-
-
-def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    return HeartbeatResponse(throttle_time_ms=len(request.group_id))
-
-
-def has_requests(channel: RequestChannel, count: int) -> bool:
-    return channel.running_count + channel.waiting_count == count
-
-
-def has_length(items: Sized, length: int) -> bool:
-    return len(items) == length
 
 
 @on_both_loops
@@ -123,7 +56,7 @@ async def test_a_typed_handler_gets_the_message_and_the_connection() -> None:
         contexts.append(context)
         return heartbeat(context, request)
 
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
     async with run_broker(broker):
         client = await broker.connect()
@@ -148,7 +81,7 @@ async def test_responses_of_coroutines_and_futures_are_sent_on_completion() -> N
         await gate.wait()
         return HeartbeatResponse(throttle_time_ms=1)
 
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, coroutine)
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
     async with run_broker(broker):
@@ -174,7 +107,7 @@ async def test_requests_wait_in_order_for_a_full_channel() -> None:
         await gates[request.group_id].wait()
         return HeartbeatResponse()
 
-    broker = Broker(limit=2)
+    broker = DispatchingBroker(limit=2)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
     async with run_broker(broker):
         clients = [await broker.connect() for _ in range(6)]
@@ -196,7 +129,7 @@ async def test_raw_and_parking_handlers_bypass_a_full_channel() -> None:
     forever = asyncio.Event()
     parked: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
 
-    async def stuck(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def wait_forever(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         await forever.wait()
         return CreateTopicsResponse()
 
@@ -208,8 +141,8 @@ async def test_raw_and_parking_handlers_bypass_a_full_channel() -> None:
             encode_response(ApiKey.HEARTBEAT, 4, request.header.correlation_id, HeartbeatResponse())
         )
 
-    broker = Broker(limit=1)
-    broker.dispatcher.register(ApiKey.CREATE_TOPICS, stuck)
+    broker = DispatchingBroker(limit=1)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, wait_forever)
     broker.dispatcher.register(ApiKey.LIST_GROUPS, park, uses_slot=False)
     broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
     async with run_broker(broker):
@@ -234,7 +167,7 @@ async def test_a_waiting_request_of_a_disconnected_client_is_removed() -> None:
         await gate.wait()
         return HeartbeatResponse()
 
-    broker = Broker(limit=1)
+    broker = DispatchingBroker(limit=1)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
     async with run_broker(broker):
         first, second = await broker.connect(), await broker.connect()
@@ -263,7 +196,7 @@ async def test_a_kafka_error_becomes_its_code_in_the_response(how: str) -> None:
     def raw(request: Request) -> None:
         raise error
 
-    broker = Broker()
+    broker = DispatchingBroker()
     if how == "raw":
         broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
     else:
@@ -287,23 +220,23 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
     async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         raise ZeroDivisionError("our own bug")
 
-    def nonsense(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    def return_wrong_type(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         return "our own bug"  # type: ignore[return-value]
 
     def raw(request: Request) -> None:
         raise ZeroDivisionError("our own bug")
 
-    def later(request: Request) -> None:
+    def fail_later(request: Request) -> None:
         asyncio.get_running_loop().call_soon(request.fail, ZeroDivisionError("our own bug"))
 
-    broker = Broker()
+    broker = DispatchingBroker()
     if how in ("raw", "later"):
-        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else later)
+        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else fail_later)
     else:
         handlers: dict[str, Callable[[RequestContext, Any], Any]] = {
             "plain": plain,
             "coroutine": coroutine,
-            "nonsense": nonsense,
+            "nonsense": return_wrong_type,
         }
         broker.dispatcher.register(ApiKey.HEARTBEAT, handlers[how])
     async with run_broker(broker):
@@ -322,7 +255,7 @@ async def test_an_error_without_top_level_code_is_set_for_every_requested_item()
     def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
 
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
     async with run_broker(broker):
         client = await broker.connect()
@@ -340,7 +273,7 @@ async def test_a_response_that_its_version_cannot_encode_is_an_unknown_server_er
     def handler(context: RequestContext, request: HeartbeatRequest) -> ApiMessage:
         return ListGroupsResponse()
 
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
     async with run_broker(broker):
         client = await broker.connect()
@@ -354,7 +287,7 @@ async def test_a_failed_produce_without_acks_closes_the_connection() -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk gone")
 
     data = (TopicProduceData(name="t", partition_data=(PartitionProduceData(index=3),)),)
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register_raw(ApiKey.PRODUCE, raw)
     async with run_broker(broker):
         client, fire_and_forget = await broker.connect(), await broker.connect()
@@ -388,7 +321,7 @@ def broken_frames() -> dict[str, bytes]:
 async def test_a_malformed_request_closes_only_its_connection_and_is_logged_once(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
     async with run_broker(broker):
         bad, good = await broker.connect(), await broker.connect()
@@ -405,7 +338,7 @@ async def test_a_malformed_request_closes_only_its_connection_and_is_logged_once
 
 @on_both_loops
 async def test_trailing_bytes_of_librdkafka_are_ignored() -> None:
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
     async with run_broker(broker):
         client = await broker.connect()
@@ -420,7 +353,7 @@ async def test_a_body_that_a_raw_handler_cannot_decode_closes_its_connection() -
     def raw(request: Request) -> None:
         raise DecodeError("not a fetch request")
 
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register_raw(ApiKey.FETCH, raw)
     async with run_broker(broker):
         client = await broker.connect()
@@ -430,7 +363,7 @@ async def test_a_body_that_a_raw_handler_cannot_decode_closes_its_connection() -
 
 @on_both_loops
 async def test_produce_versions_that_are_only_advertised_are_refused() -> None:
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher.register_raw(ApiKey.PRODUCE, lambda request: request.respond(None))
     assert [(api.lowest, api.highest) for api in broker.dispatcher.apis()] == [(0, 13)]
     async with run_broker(broker):
@@ -463,7 +396,7 @@ class ThrottleAll:
 
 @on_both_loops
 async def test_a_throttled_client_gets_the_response_at_once_and_is_then_muted() -> None:
-    broker = Broker()
+    broker = DispatchingBroker()
     broker.dispatcher._quotas = ThrottleAll()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: ListGroupsResponse())
     async with run_broker(broker):
@@ -480,8 +413,8 @@ async def test_a_throttled_client_gets_the_response_at_once_and_is_then_muted() 
 # ---- ApiVersions
 
 
-def with_api_versions() -> Broker:
-    broker = Broker()
+def with_api_versions() -> DispatchingBroker:
+    broker = DispatchingBroker()
     handler = ApiVersionsHandler(broker.dispatcher.apis, Features)
     broker.dispatcher.register(ApiKey.API_VERSIONS, handler)
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
@@ -531,252 +464,3 @@ def test_a_handler_may_have_its_own_error_response() -> None:
     assert error_response_of(request, 4, ErrorCode.NOT_COORDINATOR, "") == HeartbeatResponse(
         error_code=ErrorCode.NOT_COORDINATOR
     )
-
-
-def names(count: int) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=tuple(CreatableTopic(name=f"topic-{n}") for n in range(count)))
-
-
-@on_both_loops
-async def test_a_handler_may_respond_in_steps() -> None:
-    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
-        yield None
-        if request.group_id == "bad":
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "bad")
-        return HeartbeatResponse(throttle_time_ms=len(request.group_id))
-
-    broker = Broker()
-    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with run_broker(broker):
-        client = await broker.connect()
-        assert await send_request(client, HeartbeatRequest(group_id="gggg"), 4) == HeartbeatResponse(
-            throttle_time_ms=4
-        )
-        refused = await send_request(client, HeartbeatRequest(group_id="bad"), 4)
-        assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        assert broker.channel.running_count == 0
-
-
-@on_both_loops
-async def test_a_large_request_yields_to_others() -> None:
-    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-        results = yield from map_items(lambda topic: CreatableTopicResult(name=topic.name), request.topics)
-        return CreateTopicsResponse(topics=results)
-
-    broker = Broker(ticking=True)
-    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
-    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
-    async with run_broker(broker):
-        large, small = await broker.connect(), await broker.connect()
-        await send(large, names(5_000), 5)
-        await eventually(lambda: broker.dispatcher.slices.pending_count == 1)
-        before = broker.dispatcher.slices.slice_count
-        assert await send_request(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(
-            throttle_time_ms=1
-        )
-        assert broker.dispatcher.slices.pending_count == 1, "the small request did not wait for the large one"
-        answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
-        assert answer == CreateTopicsResponse(
-            topics=tuple(CreatableTopicResult(name=f"topic-{n}") for n in range(5_000))
-        )
-        # Decoding, answering and encoding, in slices of ten steps.
-        assert broker.dispatcher.slices.slice_count - before > 500
-
-
-@on_both_loops
-async def test_a_response_above_the_clients_limit_is_replaced_by_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Before, the broker could build a response of gigabytes for a request of some bytes."""
-    monkeypatch.setattr("tidelog.protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
-    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
-
-    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
-        return DescribeGroupsResponse(groups=groups)
-
-    broker = Broker()
-    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
-    async with run_broker(broker):
-        client = await broker.connect()
-        answer = await send_request(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
-        assert isinstance(answer, DescribeGroupsResponse)
-        assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
-        assert "request fewer" in (answer.groups[0].error_message or "")
-
-
-@on_both_loops
-async def test_the_error_response_to_a_large_request_is_built_in_slices() -> None:
-    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
-
-    broker = Broker(ticking=True)
-    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
-    async with run_broker(broker):
-        client = await broker.connect()
-        await send(client, names(2_000), 5)
-        answer = await receive(client, ApiKey.CREATE_TOPICS, 5)
-        assert isinstance(answer, CreateTopicsResponse)
-        assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
-        assert len(answer.topics) == 2_000
-        assert broker.dispatcher.slices.slice_count > 200
-
-
-@on_both_loops
-async def test_a_large_request_ends_when_the_client_disconnects() -> None:
-    steps = 0
-
-    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
-        nonlocal steps
-        while True:
-            steps += 1
-            yield None
-
-    broker = Broker(ticking=True)
-    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with run_broker(broker):
-        client = await broker.connect()
-        await send(client, HeartbeatRequest(), 4)
-        await eventually(lambda: steps > 100)
-        client.reset()
-        await eventually(lambda: broker.dispatcher.slices.pending_count == 0)
-
-
-@on_both_loops
-async def test_a_malformed_large_request_closes_its_connection() -> None:
-    broker = Broker(ticking=True)
-    broker.dispatcher.register(ApiKey.CREATE_TOPICS, lambda context, request: CreateTopicsResponse())
-    async with run_broker(broker):
-        client = await broker.connect()
-        frame = bytearray(encode_request(ApiKey.CREATE_TOPICS, 5, 1, "test-client", names(2_000)))
-        frame[-200:] = b"\xff" * 200
-        await client.send(bytes(frame))
-        assert await client.is_closed()
-        assert broker.dispatcher.slices.pending_count == 0
-
-
-@on_both_loops
-async def test_a_waiting_typed_handler_holds_neither_frame_nor_message() -> None:
-    parked: list[asyncio.Future[JoinGroupResponse]] = []
-    metadata: list[bytes] = []
-
-    async def park(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-        metadata.append(request.protocols[0].metadata)
-        del request
-        parked.append(asyncio.get_running_loop().create_future())
-        return await parked[-1]
-
-    broker = Broker()
-    broker.dispatcher.register(ApiKey.JOIN_GROUP, park, uses_slot=False)
-    async with run_broker(broker):
-        answered, failed = await broker.connect(), await broker.connect()
-        protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
-        for number, client in enumerate((answered, failed)):
-            await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
-            await eventually(partial(has_length, parked, number + 1))
-        # This list and the call itself: nothing else refers to what the message contained.
-        assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
-        buffered = [
-            connection.core.buffer.capacity_bytes for connection in broker.served.server.connections()
-        ]
-        assert max(buffered) <= FIRST_BYTES
-        parked[0].set_result(JoinGroupResponse(generation_id=3))
-        assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
-        parked[1].set_exception(KafkaError(ErrorCode.NOT_COORDINATOR, "moved"))
-        refused = cast(JoinGroupResponse, await receive(failed, ApiKey.JOIN_GROUP, 9))
-        assert refused.error_code == ErrorCode.NOT_COORDINATOR
-
-
-@on_both_loops
-async def test_an_awaited_future_is_cancelled_when_the_client_disconnects() -> None:
-    future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
-    broker = Broker()
-    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
-    async with run_broker(broker):
-        client = await broker.connect()
-        await send(client, ListGroupsRequest(), 4)
-        await eventually(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
-        client.close()
-        await eventually(future.cancelled)
-
-
-@on_both_loops
-async def test_a_request_is_decoded_only_when_it_has_a_place_in_the_channel() -> None:
-    gate = asyncio.Event()
-
-    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        await gate.wait()
-        return HeartbeatResponse()
-
-    broker = Broker(limit=1)
-    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with run_broker(broker):
-        first, second, malformed = [await broker.connect() for _ in range(3)]
-        await send(first, HeartbeatRequest(), 4)
-        await eventually(lambda: broker.channel.running_count == 1)
-        await send(second, HeartbeatRequest(), 4)
-        whole = encode_request(ApiKey.HEARTBEAT, 4, 7, "test-client", HeartbeatRequest())
-        await malformed.send(struct.pack(">i", len(whole) - 8) + whole[4:-4])
-        await eventually(lambda: broker.channel.waiting_count == 2)
-        gate.set()
-        assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
-        assert await malformed.is_closed()
-
-
-@on_both_loops
-@pytest.mark.parametrize("only_waits", [True, False])
-async def test_a_disconnect_cancels_only_handlers_that_wait(
-    only_waits: bool,
-) -> None:
-    broker = Broker()
-    goes_on = asyncio.Event()
-    ends: list[str] = []
-
-    async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        try:
-            await goes_on.wait()
-        except asyncio.CancelledError:
-            ends.append("cancelled")
-            raise
-        ends.append("completed")
-        return HeartbeatResponse()
-
-    broker.dispatcher.register(ApiKey.HEARTBEAT, handle, uses_slot=False, is_cancellable=only_waits)
-    async with run_broker(broker):
-        client = await broker.connect()
-        await send(client, HeartbeatRequest(), 4)
-        (connection,) = broker.served.server.connections()
-        await eventually(lambda: connection.core.lacks_responses)
-        client.close()
-        await eventually(lambda: connection.core.has_peer_closed or not connection.core.lacks_responses)
-        goes_on.set()
-        await eventually(lambda: bool(ends))
-        assert ends == ["cancelled" if only_waits else "completed"]
-        await eventually(lambda: broker.served.server.quota.count == 0)
-
-
-@on_both_loops
-async def test_the_number_of_large_responses_in_progress_is_limited(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A hundred requests for 36 MB each were encoded at the same time."""
-    monkeypatch.setattr("tidelog.protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
-    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
-
-    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
-        return DescribeGroupsResponse(groups=groups)
-
-    broker = Broker(ticking=True)
-    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
-    async with run_broker(broker):
-        clients = [await broker.connect() for _ in range(3 * HEAVY_MAX)]
-        for client in clients:
-            await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)
-        slices = broker.dispatcher.slices
-        await eventually(lambda: slices.heavy_count == HEAVY_MAX and slices.pending_count > HEAVY_MAX)
-        for client in clients:
-            answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
-            assert isinstance(answer, DescribeGroupsResponse)
-            assert len(answer.groups) == 1_000
-        assert slices.heavy_count == 0

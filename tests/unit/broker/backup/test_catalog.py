@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.backup.test_archive import BACKUP
+from tests.support.backup import BACKUP
 from tidelog.broker.backup.catalog import LATEST, BackupCatalog, BackupNotFound, id_text
 from tidelog.remote.inspection.bucket import Bucket
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tests.support.backup import BACKUP
 from tests.support.metadata.images import image_after_records, image_with_brokers
-from tests.unit.broker.backup.test_archive import BACKUP
-from tests.unit.broker.backup.test_contents import topic_records
+from tests.support.metadata.topic_records import topic_records
 from tidelog.broker.backup.archive import CommittedOffset, PartitionRange
 from tidelog.broker.backup.collection import collect
 from tidelog.broker.coordinators.shared.partitioning import partition_for

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.backup import BACKUP
 from tests.support.metadata.images import image_after_records, image_with_brokers
-from tests.unit.broker.backup.test_archive import BACKUP
+from tests.support.metadata.topic_records import topic_records
 from tidelog.broker.backup.archive import ClusterBackup, CommittedOffset
 from tidelog.broker.backup.collection import metadata_snapshot
 from tidelog.broker.backup.contents import (
@@ -25,33 +26,9 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
-from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
-from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.disk.errors import CorruptFile
-
-
-def topic_records(name: str, number: int, *epochs: int) -> tuple[MetadataRecord, ...]:
-    topic_id = UUID(int=1_000 + number)
-    return (
-        TopicRecord(name=name, topic_id=topic_id),
-        *(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=(1, 2),
-                isr=(1, 2),
-                leader=1,
-                leader_epoch=epoch,
-                partition_epoch=3,
-                directories=(UUID(int=5), UUID(int=6)),
-            )
-            for index, epoch in enumerate(epochs)
-        ),
-    )
-
 
 IMAGE = image_after_records(
     [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.backup import BACKUP
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.waiting import eventually
-from tests.unit.broker.backup.test_archive import BACKUP
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.catalog import BackupCatalog
 from tidelog.broker.backup.task import BackupPorts, PeriodicBackup

@@ -145,11 +145,11 @@ async def test_a_slow_request_does_not_delay_others() -> None:
     async with brokers() as fixture:
         gate = asyncio.Event()
 
-        async def first_waits() -> None:
+        async def block_first_request() -> None:
             if len(requests) == 1:
                 await gate.wait()
 
-        requests = respond_with_id(fixture.others[0], first_waits)
+        requests = respond_with_id(fixture.others[0], block_first_request)
         slow = asyncio.ensure_future(fixture.send_request(1))
         await eventually(lambda: requests)
         assert (await fixture.send_request(1)).producer_id == 1
@@ -190,11 +190,11 @@ async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
 async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> None:
     async with brokers() as fixture:
 
-        async def first_waits() -> None:
+        async def block_first_request() -> None:
             if len(requests) == 1:
                 await asyncio.Event().wait()
 
-        requests = respond_with_id(fixture.others[0], first_waits)
+        requests = respond_with_id(fixture.others[0], block_first_request)
         waiting = asyncio.ensure_future(fixture.send_request(1))
         await eventually(lambda: requests)
         waiting.cancel()

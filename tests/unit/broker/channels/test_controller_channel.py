@@ -140,12 +140,14 @@ async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -
         first, second = quorum.controllers
         reached = asyncio.Event()
 
-        async def silent(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        async def ignore_request(
+            context: Any, request: AllocateProducerIdsRequest
+        ) -> AllocateProducerIdsResponse:
             reached.set()
             await asyncio.Event().wait()
             return AllocateProducerIdsResponse()
 
-        first.register(ApiKey.ALLOCATE_PRODUCER_IDS, silent)
+        first.register(ApiKey.ALLOCATE_PRODUCER_IDS, ignore_request)
         respond_with_own_id(second)
         asking = asyncio.create_task(
             channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))

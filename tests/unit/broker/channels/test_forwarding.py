@@ -125,12 +125,12 @@ async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_
         first, second = quorum.controllers
         reached, go = asyncio.Event(), asyncio.Event()
 
-        async def slow(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        async def respond_late(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
             reached.set()
             await go.wait()
             return CreateTopicsResponse()
 
-        first.register(ApiKey.CREATE_TOPICS, slow)
+        first.register(ApiKey.CREATE_TOPICS, respond_late)
         creates(second)
         client = await broker.served.connect()
         asking = asyncio.create_task(send_request(client, CREATE, 7))
@@ -148,11 +148,11 @@ async def test_a_broker_whose_local_controller_resigns_uses_the_next_one() -> No
         first, second = quorum.controllers
         async with broker_of(quorum, first) as broker:
 
-            async def resigns(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+            async def resign(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
                 quorum.move(second)
                 return CreateTopicsResponse()
 
-            first.register(ApiKey.CREATE_TOPICS, resigns)
+            first.register(ApiKey.CREATE_TOPICS, resign)
             creates(second)
             answer = await send_request(await broker.served.connect(), CREATE, 7)
             assert answer.topics[0].num_partitions == 2
@@ -171,10 +171,10 @@ async def test_without_a_controller_the_response_of_the_api_has_request_timed_ou
 async def test_errors_of_the_handler_are_returned_to_the_client() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
 
-        def refuses(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        def refuse(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
 
-        quorum.controllers[0].register(ApiKey.ELECT_LEADERS, refuses)
+        quorum.controllers[0].register(ApiKey.ELECT_LEADERS, refuse)
         answer = await send_request(await broker.served.connect(), ElectLeadersRequest(), 2)
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -199,12 +199,12 @@ async def test_a_disconnected_client_does_not_affect_others() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         reached, go = asyncio.Event(), asyncio.Event()
 
-        async def slow(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        async def respond_late(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
             reached.set()
             await go.wait()
             return CreateTopicsResponse()
 
-        quorum.controllers[0].register(ApiKey.CREATE_TOPICS, slow)
+        quorum.controllers[0].register(ApiKey.CREATE_TOPICS, respond_late)
         leaves, stays = await broker.served.connect(), await broker.served.connect()
         await leaves.send(encode_request(ApiKey.CREATE_TOPICS, 7, 1, None, CREATE))
         await reached.wait()

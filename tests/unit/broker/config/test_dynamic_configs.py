@@ -143,7 +143,7 @@ def test_connection_limits_must_be_positive() -> None:
 def test_local_retention_cannot_exceed_total_retention(name: str, is_tiered: str) -> None:
     config = BrokerConfig({"node.id": "1", "remote.log.storage.system.enable": is_tiered})
     allowed = {"log.retention.ms": "10", "log.local.retention.ms": "10"}
-    check_broker_change(config, IMAGE, name, allowed)
+    assert is_accepted(config, name, allowed)
     for local in ("11", "-1"):
         refusal(name, {**allowed, "log.local.retention.ms": local}, config)
     refusal(name, {"log.retention.bytes": "10", "log.local.retention.bytes": "11"}, config)
@@ -196,7 +196,7 @@ WITH_SASL = BrokerConfig(
     ids=["users", "mechanisms", "lifetime", "with another key of the listener", "without a prefix"],
 )
 def test_users_and_mechanisms_of_a_listener_with_sasl_may_change(changes: dict[str, str]) -> None:
-    check_broker_change(WITH_SASL, IMAGE, "1", changes)
+    assert is_accepted(WITH_SASL, "1", changes)
 
 
 BETWEEN_BROKERS = BrokerConfig(
@@ -221,7 +221,7 @@ BETWEEN_BROKERS = BrokerConfig(
     ],
 )
 def test_the_own_credentials_for_other_brokers_may_change(changes: dict[str, str]) -> None:
-    check_broker_change(BETWEEN_BROKERS, IMAGE, "1", changes)
+    assert is_accepted(BETWEEN_BROKERS, "1", changes)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def config_error(changes: dict[str, str | None]) -> str:
     return text
 
 
-def test_users_and_defaults() -> None:
+def test_a_listener_has_its_users_and_the_defaults_of_kafka() -> None:
     sasl_config = sasl_listener_config(with_keys({}), "CLIENTS")
     assert sasl_config.mechanisms == ("PLAIN",)
     assert sasl_config.plain_users == {"alice": SECRET}

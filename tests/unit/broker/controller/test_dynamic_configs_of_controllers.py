@@ -50,7 +50,7 @@ class SecuredController:
         port = self.nodes.running[NODE].bound_port("SECURE")
         return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
 
-    async def presents(self, identity: Identity) -> None:
+    async def wait_until_presented(self, identity: Identity) -> None:
         """Wait until new connections get a certificate."""
         chain = identity.chain_pem()
         await asyncio.to_thread(wait_until, lambda: self.presented_certificate() in chain)
@@ -78,7 +78,7 @@ async def controller(key_store: Path) -> AsyncIterator[SecuredController]:
     }
     try:
         await nodes.start()
-        await nodes.elected()
+        await nodes.wait_for_leader()
         yield SecuredController(nodes)
     finally:
         await nodes.end()
@@ -90,17 +90,17 @@ async def test_a_controller_uses_the_certificate_of_a_dynamic_config(
     caplog.set_level(logging.ERROR)
     first, second = AUTHORITY.issue("controller"), AUTHORITY.issue("controller")
     async with controller(first.write_pem(tmp_path / "first.pem")) as secured:
-        await secured.presents(first)
+        await secured.wait_until_presented(first)
         await secured.alter(KEY_STORE, str(second.write_pem(tmp_path / "second.pem")))
-        await secured.presents(second)
+        await secured.wait_until_presented(second)
         await secured.alter(KEY_STORE, str(tmp_path / "missing.pem"))
         await eventually(lambda: "keeping the former certificate" in caplog.text)
-        await secured.presents(second)
+        await secured.wait_until_presented(second)
         # The certificate of the stored config is used after a restart, too.
         await secured.alter(KEY_STORE, str(tmp_path / "second.pem"))
         await secured.nodes.stop(NODE)
         await secured.nodes.start()
-        await secured.presents(second)
+        await secured.wait_until_presented(second)
 
 
 async def test_a_controller_applies_dynamic_connection_limits(tmp_path: Path) -> None:

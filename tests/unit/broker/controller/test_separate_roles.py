@@ -48,7 +48,7 @@ class Brokers:
         self.running[node_id] = node
         return node
 
-    def serving(self, observer: int) -> set[int]:
+    def unfenced_brokers(self, observer: int) -> set[int]:
         """Return the brokers that are unfenced in the metadata of one of them."""
         brokers = self.running[observer].services.image().brokers.values()
         return {broker.id for broker in brokers if not broker.fenced}
@@ -67,7 +67,7 @@ async def cluster() -> AsyncIterator[Brokers]:
         try:
             await controllers.start()
             await asyncio.gather(*(brokers.start(node_id) for node_id in (1, 2)))
-            await eventually(lambda: all(brokers.serving(each) == {1, 2} for each in (1, 2)))
+            await eventually(lambda: all(brokers.unfenced_brokers(each) == {1, 2} for each in (1, 2)))
             yield brokers
         finally:
             for node in brokers.running.values():
@@ -118,21 +118,21 @@ async def test_a_stopping_broker_moves_its_leadership_and_returns() -> None:
         await eventually(lambda: leaders() == {1, 2} and is_whole())
         stopping = brokers.running.pop(1)
         await stopping.stop()
-        await eventually(lambda: leaders() == {2} and brokers.serving(2) == {2})
+        await eventually(lambda: leaders() == {2} and brokers.unfenced_brokers(2) == {2})
         epoch = observer.services.image().brokers[1].epoch
         # The former session ended with the shutdown, so there is no wait for it.
         await brokers.start(1)
         assert observer.services.image().brokers[1].epoch > epoch
-        await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole())
+        await eventually(lambda: brokers.unfenced_brokers(2) == {1, 2} and is_whole())
 
 
 async def test_a_killed_broker_is_fenced_and_its_id_is_free_after_its_session() -> None:
     async with cluster() as brokers:
         dead = brokers.running.pop(1)
         await dead.abandon()
-        await eventually(lambda: brokers.serving(2) == {2})
+        await eventually(lambda: brokers.unfenced_brokers(2) == {2})
         await brokers.start(1)
-        await eventually(lambda: brokers.serving(2) == {1, 2})
+        await eventually(lambda: brokers.unfenced_brokers(2) == {1, 2})
 
 
 async def test_an_unregistered_broker_is_removed() -> None:

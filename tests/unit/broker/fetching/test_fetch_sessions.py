@@ -219,24 +219,24 @@ def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
     assert cache.context(request([], 1, 1), VERSION, 0).session_id == 1
 
 
-def many(count: int, topic: str = "t") -> list[FetchPartition]:
+def fetch_partitions(count: int, topic: str = "t") -> list[FetchPartition]:
     return [fetch_partition(index, topic=topic) for index in range(count)]
 
 
 def test_a_full_fetch_beyond_the_partition_limit_creates_no_session(cache: FetchSessionCache) -> None:
-    context = cache.context(request(many(SESSION_PARTITIONS_MAX + 1)), VERSION, 0)
+    context = cache.context(request(fetch_partitions(SESSION_PARTITIONS_MAX + 1)), VERSION, 0)
     assert context.session_id == 0
     assert len(context.partitions) == SESSION_PARTITIONS_MAX + 1
     assert (len(cache), cache.partition_count) == (0, 0)
-    assert cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id == 1
+    assert cache.context(request(fetch_partitions(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id == 1
     assert (len(cache), cache.partition_count) == (1, SESSION_PARTITIONS_MAX)
 
 
 @pytest.mark.parametrize("by", [1, SESSION_PARTITIONS_MAX + 1])
 def test_a_session_that_grows_beyond_the_limit_is_closed(cache: FetchSessionCache, by: int) -> None:
     """Before, partitions without a topic were added without limit, and 45 bytes had all of them read."""
-    session = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
-    more = request(many(by, topic="u"), session.session_id, 1)
+    session = cache.context(request(fetch_partitions(SESSION_PARTITIONS_MAX)), VERSION, 0)
+    more = request(fetch_partitions(by, topic="u"), session.session_id, 1)
     assert failure(cache, more) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(cache), cache.partition_count) == (0, 0)
     assert failure(cache, request([], session.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -257,12 +257,14 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     cache = FetchSessionCache(1000, count(1).__next__)
     sessions = PARTITIONS_MAX // SESSION_PARTITIONS_MAX
     for _ in range(sessions):
-        assert cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id
-    assert cache.context(request(many(5)), VERSION, 1000).session_id == 0, "all others are young and larger"
+        assert cache.context(request(fetch_partitions(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id
+    assert cache.context(request(fetch_partitions(5)), VERSION, 1000).session_id == 0, (
+        "all others are young and larger"
+    )
     assert cache.partition_count == PARTITIONS_MAX
-    grown = request(many(1, topic="u"), 1, 1, forgotten=[("t", 0)])
+    grown = request(fetch_partitions(1, topic="u"), 1, 1, forgotten=[("t", 0)])
     assert cache.context(grown, VERSION, 1000).session_id == 1, "it has as many as before"
-    session = cache.context(request(many(5), replica_id=3), VERSION, 1000)
+    session = cache.context(request(fetch_partitions(5), replica_id=3), VERSION, 1000)
     assert session.session_id != 0, "followers outrank clients"
     assert len(cache) == sessions and cache.partition_count <= PARTITIONS_MAX
 
@@ -270,8 +272,8 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
 def test_as_many_idle_sessions_as_needed_are_evicted() -> None:
     cache = FetchSessionCache(1000, count(1).__next__)
     for _ in range(10):
-        assert cache.context(request(many(PARTITIONS_MAX // 10)), VERSION, 0).session_id
-    context = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, IDLE_MS)
+        assert cache.context(request(fetch_partitions(PARTITIONS_MAX // 10)), VERSION, 0).session_id
+    context = cache.context(request(fetch_partitions(SESSION_PARTITIONS_MAX)), VERSION, IDLE_MS)
     assert context.session_id == 11
     assert (len(cache), cache.partition_count) == (9, PARTITIONS_MAX)
 
@@ -281,7 +283,7 @@ def test_the_garbage_collector_visits_one_object_per_session_partition() -> None
     cache = FetchSessionCache(1000, count(1).__next__)
     gc.collect()
     before = len(gc.get_objects())
-    session = cache.context(request(many(1000)), VERSION, 0)
+    session = cache.context(request(fetch_partitions(1000)), VERSION, 0)
     session.select([(partition, result()) for partition in session.partitions])
     del session
     gc.collect()

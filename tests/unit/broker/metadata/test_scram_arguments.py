@@ -15,7 +15,7 @@ SALT = b64encode(b"some salt").decode()
 SECRET = "canary-73aa"
 
 
-def test_a_password() -> None:
+def test_a_password_is_salted_with_4096_iterations() -> None:
     record = parse_scram_argument(f'SCRAM-SHA-256=[name=alice,password="{SECRET}"]', random.Random(1))
     assert (record.name, record.mechanism, record.iterations) == ("alice", SHA_256, 4096)
     salted = salt_password(SHA_256, SECRET, record.salt, 4096)
@@ -23,7 +23,7 @@ def test_a_password() -> None:
     assert len(record.salt) > 20
 
 
-def test_a_salted_password() -> None:
+def test_a_salted_password_keeps_its_salt_and_iterations() -> None:
     salted = salt_password(SHA_512, SECRET, b"some salt", 8192)
     text = f'name=bob,salt="{SALT}",iterations=8192,saltedpassword="{b64encode(salted).decode()}"'
     record = parse_scram_argument(f"SCRAM-SHA-512=[{text}]", random.Random(1))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -58,7 +60,7 @@ from tidelog.testing.simulation.crash_images import Survival
 SETTINGS = controller_settings(node_id=1)
 
 
-def create(name: str, seed: int = 1):  # type: ignore[no-untyped-def]
+def create(name: str, seed: int = 1) -> Callable[[MetadataImage], Any]:
     request = CreateTopicsRequest(topics=(creatable(name),))
     return lambda image: create_topics(
         image, SETTINGS, request, SeededRandomness(crc32(name.encode()) + seed)
@@ -69,7 +71,7 @@ def write(record: MetadataRecord, image: MetadataImage) -> ControllerResult[int]
     return ControllerResult((record,), image.offset)
 
 
-def set_config(value: str):  # type: ignore[no-untyped-def]
+def set_config(value: str) -> Callable[[MetadataImage], ControllerResult[int]]:
     record = ConfigRecord(resource_type=4, resource_name="", name="k", value=value)
     return partial(write, record)
 
@@ -138,14 +140,14 @@ async def test_a_refused_command_changes_nothing_and_does_not_affect_others() ->
     def refuse(image: MetadataImage) -> ControllerResult[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
-    def break_down(image: MetadataImage) -> ControllerResult[None]:
+    def raise_error(image: MetadataImage) -> ControllerResult[None]:
         raise RuntimeError("our own mistake")
 
     async with running_store() as store:
         before = store.image
         results = await asyncio.gather(
             store.submit(refuse),
-            store.submit(break_down),
+            store.submit(raise_error),
             store.submit(create("orders")),
             return_exceptions=True,
         )

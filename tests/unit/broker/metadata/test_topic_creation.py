@@ -174,6 +174,7 @@ async def test_stop_does_not_wait_for_an_unresponsive_controller(
         creation.ensure("orders")
         async with asyncio.timeout(TIMEOUT_S):
             await creation.close()
+        assert "orders" not in store.image.topics_by_name
         executor.release()
 
 

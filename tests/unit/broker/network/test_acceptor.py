@@ -40,11 +40,11 @@ def open_connections(served: RunningServer, count: int) -> list[socket.socket]:
 async def receive_responses(sockets: list[socket.socket]) -> list[bytes]:
     loop = asyncio.get_running_loop()
 
-    async def one(each: socket.socket) -> bytes:
+    async def exchange(each: socket.socket) -> bytes:
         await loop.sock_sendall(each, frame(b"hello"))
         return await loop.sock_recv(each, 100)
 
-    return await asyncio.gather(*map(one, sockets))
+    return await asyncio.gather(*map(exchange, sockets))
 
 
 def test_by_default_the_accept_queue_is_as_long_as_the_system_allows() -> None:
@@ -86,7 +86,7 @@ async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() 
             one.close()
 
 
-class Exhausted(socket.socket):
+class ExhaustedSocket(socket.socket):
     """A listening socket of a process that has no descriptors left, until `is_exhausted` is reset."""
 
     is_exhausted = True
@@ -102,7 +102,7 @@ async def test_without_descriptors_connections_wait_in_the_accept_queue(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(acceptor, "RETRY_S", 0.02)
-    listening = Exhausted()
+    listening = ExhaustedSocket()
     listening.bind(("127.0.0.1", 0))
     listening.setblocking(False)
     accepted: list[socket.socket] = []

@@ -14,7 +14,7 @@ from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request
 
 
-class Parking:
+class ParkingHandler:
     """A handler that keeps requests until the test responds to them."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
 
 @on_both_loops
 async def test_pipelined_requests_are_handled_one_at_a_time() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         await client.send(frame(b"a") + frame(b"b") + frame(b"c"))
@@ -146,7 +146,7 @@ async def test_frames_of_all_sizes_are_received() -> None:
 
 @on_both_loops
 async def test_a_body_stays_valid_until_the_response_while_more_is_received() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         body = bytes(range(256)) * 8
@@ -171,7 +171,7 @@ async def test_a_body_stays_valid_until_the_response_while_more_is_received() ->
 
 @on_both_loops
 async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(frame(b"first"))
@@ -217,11 +217,11 @@ async def test_responses_sent_during_another_connections_request_do_not_nest() -
 async def test_requests_sent_before_a_half_close_are_handled() -> None:
     received: list[bytes] = []
 
-    def no_answer(request: Request) -> None:
+    def ignore(request: Request) -> None:
         received.append(bytes(request.frame))
         asyncio.get_running_loop().call_soon(request.respond, None)
 
-    async with running_server(no_answer) as served:
+    async with running_server(ignore) as served:
         client = await served.connect()
         client.writer.write(b"".join(frame(bytes([number])) for number in range(100)))
         client.writer.write_eof()
@@ -232,7 +232,7 @@ async def test_requests_sent_before_a_half_close_are_handled() -> None:
 
 @on_both_loops
 async def test_a_response_to_a_disconnected_peer_is_discarded() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         await client.send(frame(b"x"))
@@ -263,7 +263,7 @@ async def test_closing_a_request_closes_its_connection_after_earlier_responses()
 
 @on_both_loops
 async def test_parked_requests_with_large_frames_hold_little_memory() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
 
     def park(request: Request) -> None:
         parking(request)

@@ -24,7 +24,7 @@ from tidelog.broker.network.turns import CALLBACKS_NS
 MEBIBYTE = 1024 * 1024
 
 
-def held_bytes(served: RunningServer) -> int:
+def buffered_bytes(served: RunningServer) -> int:
     return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
 
@@ -148,7 +148,7 @@ async def test_announced_frame_sizes_allocate_no_more_memory_than_received() -> 
         for client in clients:
             await client.send(struct.pack(">i", 100 * MEBIBYTE) + b"x" * 1_000)
         await eventually(lambda: served.server.counters.bytes_in == 200 * 1_004)
-        assert held_bytes(served) <= 200 * (2 * 1_004 + GRANT_BYTES)
+        assert buffered_bytes(served) <= 200 * (2 * 1_004 + GRANT_BYTES)
         good = await served.connect()
         assert await good.send_request(b"good") == b"good"
 
@@ -202,13 +202,13 @@ async def test_a_slow_reader_is_not_idle() -> None:
 async def test_a_burst_of_connections_is_served_completely() -> None:
     async with running_server(config=network_config(socket_listen_backlog_size=512)) as served:
 
-        async def one(number: int) -> bytes:
+        async def exchange(number: int) -> bytes:
             client = await served.connect()
             answer = await client.send_request(struct.pack(">i", number))
             client.close()
             return answer
 
-        answers = await asyncio.gather(*(one(number) for number in range(400)))
+        answers = await asyncio.gather(*(exchange(number) for number in range(400)))
         assert answers == [struct.pack(">i", number) for number in range(400)]
         await eventually(lambda: served.server.quota.count == 0)
 
@@ -238,7 +238,7 @@ async def test_connection_resets_in_every_state_leave_nothing_allocated() -> Non
         for client in clients:
             client.reset()
         await eventually(lambda: served.server.quota.count == 0)
-        assert held_bytes(served) == 0
+        assert buffered_bytes(served) == 0
 
 
 def has_received(served: RunningServer, count: int) -> bool:

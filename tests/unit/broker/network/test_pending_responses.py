@@ -15,7 +15,7 @@ PRODUCE = b"\0\0"
 FETCH = b"\0\1"
 
 
-class Parking:
+class ParkingHandler:
     """Parks every Produce until the test responds to it, and responds to other requests at once."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ def join_frames(bodies: list[bytes]) -> bytes:
 
 @on_both_loops
 async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_it() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
@@ -67,7 +67,7 @@ async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_i
 
 @on_both_loops
 async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         for number in range(PENDING_RESPONSES_MAX):
@@ -81,7 +81,7 @@ async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
 
 @on_both_loops
 async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         before, after = produces(1, 2), produces(3)
@@ -98,7 +98,7 @@ async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
 
 @on_both_loops
 async def test_the_number_of_pending_responses_is_limited() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
@@ -113,7 +113,7 @@ async def test_the_number_of_pending_responses_is_limited() -> None:
 
 @on_both_loops
 async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(join_frames([*produces(1), FETCH]))
@@ -128,7 +128,7 @@ async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full()
 
 @on_both_loops
 async def test_a_disconnect_abandons_every_parked_request() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
@@ -145,7 +145,7 @@ async def test_a_disconnect_abandons_every_parked_request() -> None:
 
 @on_both_loops
 async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         await client.send(join_frames(produces(1, 2)))
@@ -156,7 +156,7 @@ async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
 
 @on_both_loops
 async def test_a_closing_server_waits_for_pending_responses() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2)
@@ -173,7 +173,7 @@ async def test_a_closing_server_waits_for_pending_responses() -> None:
 
 @on_both_loops
 async def test_pending_responses_are_sent_during_work_on_a_later_request() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     in_hand: list[Request] = []
 
     def handler(request: Request) -> None:
@@ -195,7 +195,7 @@ async def test_pending_responses_are_sent_during_work_on_a_later_request() -> No
 
 @on_both_loops
 async def test_parked_requests_hold_no_request_memory() -> None:
-    parking = Parking()
+    parking = ParkingHandler()
     config = network_config(queued_max_request_bytes=1_000)
     async with running_server(parking, config) as served:
         client = await served.connect()

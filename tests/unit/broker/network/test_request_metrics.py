@@ -14,7 +14,7 @@ from tidelog.clients.producer.producer import Producer
 from tidelog.testing.embedded import EmbeddedCluster
 
 
-class RouteTo:
+class FixedRoute:
     """The route of an API with the given metrics."""
 
     def __init__(self, metrics: ApiMetrics) -> None:
@@ -25,8 +25,8 @@ class RouteTo:
 
 
 def request_to(metrics: ApiMetrics) -> Request:
-    request = Request(None, memoryview(b""), 0, 0)  # type: ignore[arg-type]
-    request.route = RouteTo(metrics)
+    request = Request(None, memoryview(b""), 0, 0)
+    request.route = FixedRoute(metrics)
     return request
 
 

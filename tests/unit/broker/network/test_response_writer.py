@@ -361,7 +361,7 @@ class RecordingTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.held
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:  # type: ignore[override]
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         assert self.writer is not None
         was_over = self.held > self.high
         self.sent += data

@@ -163,7 +163,7 @@ async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> Non
     assert await busy.send_request(b"4") == b"4"
     await eventually(lambda: server.quota.count == 2)
     for each in clients:
-        each.hang_up()
+        each.close_connections()
     await server.close(timeout_s=0.2)
 
 

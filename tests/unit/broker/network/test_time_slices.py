@@ -135,11 +135,11 @@ def test_a_failing_connection_does_not_affect_others() -> None:
     turns = Turns(loop.clock, loop.call_soon)
     served: list[str] = []
 
-    class Failing(Worker):
+    class FailingWorker(Worker):
         def next_turn(self) -> None:
             raise AssertionError("it failed")
 
-    turns.enqueue(Failing("failing", loop, turns, served), is_busy=True)
+    turns.enqueue(FailingWorker("failing", loop, turns, served), is_busy=True)
     turns.enqueue(Worker("other", loop, turns, served), is_busy=True)
     with pytest.raises(AssertionError, match="it failed"):
         loop.run()

@@ -31,7 +31,7 @@ from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.segment.file_slice import FileSlice
 
 
-def tell_principal(request: Request) -> None:
+def respond_with_principal(request: Request) -> None:
     request.respond(frame(request.principal.encode()))
 
 
@@ -75,7 +75,7 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_without_client_authentication_the_principal_is_anonymous() -> None:
-    async with running_server(tell_principal, tls=tls_server()) as served:
+    async with running_server(respond_with_principal, tls=tls_server()) as served:
         client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await client.send_request(b"") == b"User:ANONYMOUS"
 
@@ -87,14 +87,14 @@ async def test_without_client_authentication_the_principal_is_anonymous() -> Non
 @on_both_loops
 async def test_the_principal_is_that_of_the_certificate(rules: str, principal: bytes) -> None:
     tls = tls_server(rules, ssl_client_auth="required")
-    async with running_server(tell_principal, tls=tls) as served:
+    async with running_server(respond_with_principal, tls=tls) as served:
         client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await client.send_request(b"") == principal
 
 
 @on_both_loops
 async def test_a_requested_certificate_may_be_missing() -> None:
-    async with running_server(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
+    async with running_server(respond_with_principal, tls=tls_server(ssl_client_auth="requested")) as served:
         client = await served.connect(tls=context_that_trusts())
         assert await client.send_request(b"") == b"User:ANONYMOUS"
 
@@ -102,7 +102,7 @@ async def test_a_requested_certificate_may_be_missing() -> None:
 @on_both_loops
 async def test_a_certificate_that_no_rule_matches_is_refused() -> None:
     tls = tls_server("RULE:^CN=b.*$/x/", ssl_client_auth="required")
-    async with running_server(tell_principal, tls=tls) as served:
+    async with running_server(respond_with_principal, tls=tls) as served:
         client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await is_refused(client)
         assert failures(served) == 1 and served.server.quota.count == 0
@@ -116,7 +116,7 @@ async def test_an_untrusted_client_certificate_is_refused(kind: str) -> None:
         "untrusted": Authority.create("Another CA").issue("alice"),
         "expired": AUTHORITY.issue("alice", lifetime=-datetime.timedelta(hours=1)),
     }[kind]
-    async with running_server(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
+    async with running_server(respond_with_principal, tls=tls_server(ssl_client_auth="required")) as served:
         # With TLS 1.3 the client is notified of the refusal only after its own part of the handshake.
         try:
             client = await served.connect(tls=context_that_trusts(identity))
@@ -152,7 +152,7 @@ async def test_a_client_whose_certificate_has_expired_cannot_resume_its_session(
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     clock = ManualClock(SYSTEM_CLOCK.wall_ms())
     async with running_server(
-        tell_principal, tls=tls_server(ssl_client_auth="required"), clock=clock
+        respond_with_principal, tls=tls_server(ssl_client_auth="required"), clock=clock
     ) as served:
         assert await asyncio.to_thread(resumed_connection, served.port, context, lambda: None)
 

@@ -104,7 +104,7 @@ def test_permanent_objects_are_released_when_nothing_refers_to_them() -> None:
     permanent, partitions = Node(), grow()
     gc.collect()
     reference = weakref.ref(permanent)
-    permanent.myself = None  # type: ignore[assignment]
+    permanent.myself = None
     del permanent
     assert reference() is None
     assert partitions

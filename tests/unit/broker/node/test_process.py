@@ -45,7 +45,7 @@ def broker_without_quorum(folder: Path) -> BrokerConfig:
     )
 
 
-async def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, int]]) -> None:
+async def fail_if_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, int]]) -> None:
     pytest.fail("it was announced as ready")
 
 
@@ -54,7 +54,7 @@ async def test_a_signal_stops_a_broker_that_waits_for_its_quorum(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     before = signal.getsignal(number)
-    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
+    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), fail_if_announced))
     await eventually(lambda: signal.getsignal(number) is not before)
     await eventually(lambda: (tmp_path / "__cluster_metadata-0").exists())
     os.kill(os.getpid(), number)
@@ -74,7 +74,7 @@ async def test_a_broker_whose_quorum_fails_during_the_start_stops(
         start(replica)
 
     monkeypatch.setattr(RaftNode, "start", remember)
-    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
+    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), fail_if_announced))
     await eventually(lambda: replicas and (tmp_path / "__cluster_metadata-0").exists())
     replicas[0].driver.fail(OSError(5, "EIO"))
     async with asyncio.timeout(TIMEOUT_S):

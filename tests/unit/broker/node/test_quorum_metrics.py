@@ -21,7 +21,7 @@ async def test_a_quorum_reports_its_controller_epoch_and_offsets() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         await nodes.set("a", "1")
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         # On a busy machine another election may follow: all that depends on the leader is read before a wait.
         state = 'kafka_server_raft_metrics_current_state{state="leader"}'
         assert read_metric(nodes, leader, state) == 1.0

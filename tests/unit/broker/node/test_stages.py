@@ -260,12 +260,12 @@ async def test_a_failure_in_a_stage_ends_the_stages_that_were_started_and_releas
     threads = set(threading.enumerate())
     noted = Stages.start
 
-    async def fails(stages: Stages, stage: Stage) -> None:
+    async def start_and_fail(stages: Stages, stage: Stage) -> None:
         await noted(stages, stage)
         if stage.name == failing:
             raise OSError(failing)
 
-    monkeypatch.setattr(Stages, "start", fails)
+    monkeypatch.setattr(Stages, "start", start_and_fail)
     with pytest.raises(OSError, match=failing):
         await start(tmp_path)
     begun = ORDER[: ORDER.index(failing) + 1]

@@ -67,7 +67,7 @@ class Node:
         assert certificate is not None
         return int(str(certificate["serialNumber"]), 16)
 
-    async def uses(self, identity: Identity) -> None:
+    async def wait_until_used(self, identity: Identity) -> None:
         """Wait until new connections get a certificate."""
         tls = self.served.server.listeners["SSL"].tls
         assert tls is not None
@@ -88,7 +88,7 @@ async def run_node(config: BrokerConfig) -> AsyncIterator[Node]:
         try:
             yield Node(served, certificates, config)
         finally:
-            served.hang_up()
+            served.close_connections()
             await certificates.close()
             await server.close(0)
 
@@ -101,7 +101,7 @@ async def test_a_changed_file_replaces_the_certificate_of_new_connections(tmp_pa
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         open_before = await node.served.connect(tls=client_context(parse_tls_settings(trusted)))
         SECOND.write_pem(path)
-        await node.uses(SECOND)
+        await node.wait_until_used(SECOND)
         assert await open_before.send_request(b"still open") == b"still open"
 
 
@@ -110,7 +110,7 @@ async def test_changed_settings_replace_the_certificate(tmp_path: Path) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
     async with run_node(config_of(path)) as node:
         node.certificates.apply(config_of(SECOND.write_pem(tmp_path / "second.pem")))
-        await node.uses(SECOND)
+        await node.wait_until_used(SECOND)
 
 
 @on_both_loops
@@ -123,7 +123,7 @@ async def test_an_invalid_file_is_reported_once_and_the_previous_certificate_is_
         await eventually(lambda: "Cannot replace the certificate of listener SSL" in caplog.text)
         assert await node.presented_serial_number() == FIRST.certificate.serial_number
         SECOND.write_pem(path)
-        await node.uses(SECOND)
+        await node.wait_until_used(SECOND)
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1 and "found 0 private keys" in errors[0].message
 
@@ -144,7 +144,7 @@ async def test_a_certificate_with_other_names_is_used_only_if_that_is_allowed(
         with pytest.raises(ConfigError, match=r"listener\.name\.ssl\.ssl\.keystore\.location"):
             await node.certificates.load(config_of(path), node.listener)
         node.certificates.apply(config_of(path, **allowed))
-        await node.uses(other)
+        await node.wait_until_used(other)
 
 
 @on_both_loops

@@ -113,7 +113,7 @@ def test_brokers_of_one_process_do_not_share_metrics() -> None:
 
 
 def test_traffic_purgatories_and_channel_are_reported() -> None:
-    class Waiting(DelayedOperation):
+    class WaitingOperation(DelayedOperation):
         def try_complete(self) -> bool:
             return False
 
@@ -126,7 +126,7 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
     now = [0]
     timers = Timers(lambda: now[0])
     fetch, produce = Purgatory("Fetch", timers), Purgatory("Produce", timers)
-    fetch.try_complete_else_watch(Waiting(10), ["a", "b"])
+    fetch.try_complete_else_watch(WaitingOperation(10), ["a", "b"])
     traffic = TopicTraffic()
     traffic.bytes_in = 5_000
     metrics = BrokerMetrics()

@@ -16,7 +16,7 @@ from tidelog.protocol.ids import TopicPartition
 SESSION_MS = 9_000
 
 
-class Followed:
+class FollowedLeader:
     """A leader partition whose followers fetched last at `at_ms`."""
 
     topic_partition = TopicPartition("__consumer_offsets", 0)
@@ -38,7 +38,7 @@ def test_a_heartbeat_or_a_follower_fetch_confirms_leadership_for_half_a_session(
     confirmed_ms: int, last_followed_ms: int, is_likely: bool
 ) -> None:
     lease, _ = lease_at(100_000, confirmed_ms)
-    assert lease.is_likely(cast(Partition, Followed(last_followed_ms))) is is_likely
+    assert lease.is_likely(cast(Partition, FollowedLeader(last_followed_ms))) is is_likely
 
 
 @pytest.mark.parametrize(("confirmed_ms", "is_confirmed"), [(95_500, True), (95_499, False)])
@@ -49,7 +49,7 @@ def test_a_heartbeat_confirms_leadership_for_half_a_session(confirmed_ms: int, i
 
 async def test_heartbeats_of_a_follower_confirm_nothing() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=100_000)
-    partition = Followed(0)
+    partition = FollowedLeader(0)
     partition.is_leader = False
     assert not lease.is_likely(cast(Partition, partition))
     with pytest.raises(KafkaError):
@@ -58,13 +58,15 @@ async def test_heartbeats_of_a_follower_confirm_nothing() -> None:
 
 async def test_a_recent_heartbeat_confirms_leadership_at_once() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=95_500)
-    await lease.confirm(cast(Partition, Followed(0)))
+    confirmation = asyncio.ensure_future(lease.confirm(cast(Partition, FollowedLeader(0))))
+    await asyncio.sleep(0)
+    assert confirmation.done() and confirmation.exception() is None
 
 
 async def test_without_heartbeats_a_follower_must_fetch_after_the_request() -> None:
     """A fetch before that does not count: the session may have ended since."""
     lease, clock = lease_at(100_000, confirmed_ms=95_499)
-    partition = Followed(100_000)
+    partition = FollowedLeader(100_000)
     waiting = asyncio.ensure_future(lease.confirm(cast(Partition, partition)))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -75,7 +77,7 @@ async def test_without_heartbeats_a_follower_must_fetch_after_the_request() -> N
 
 async def test_a_leader_without_recent_heartbeats_is_not_confirmed() -> None:
     lease, clock = lease_at(100_000, confirmed_ms=0)
-    waiting = asyncio.ensure_future(lease.confirm(cast(Partition, Followed(100_000))))
+    waiting = asyncio.ensure_future(lease.confirm(cast(Partition, FollowedLeader(100_000))))
     await asyncio.sleep(0)
     clock.now_ms += SESSION_MS // 2 + 1
     with pytest.raises(KafkaError) as error:

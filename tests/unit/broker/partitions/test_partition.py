@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.replication.safeguards import Safeguard, without
+from tests.sim.replication.safeguards import Safeguard, ablate
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.fetching.read_checks import check_follower
@@ -19,7 +19,7 @@ SECOND, THIRD = 2, 3
 LAG_MS = 30_000
 
 
-class Shared:
+class SharedTopic:
     """Topic `t` with one partition on three brokers, whose leader is this node."""
 
     def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, leader: int = NODE) -> None:
@@ -53,7 +53,7 @@ def code(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 
 def test_records_are_committed_when_every_isr_member_fetched_them() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(5)
     assert shared.high_watermark == 0
     shared.fetch(SECOND, 5)
@@ -65,7 +65,7 @@ def test_records_are_committed_when_every_isr_member_fetched_them() -> None:
 
 
 def test_acks_all_is_refused_before_the_append_while_the_isr_is_too_small() -> None:
-    shared = Shared(isr=(1,), min_isr=2)
+    shared = SharedTopic(isr=(1,), min_isr=2)
     with pytest.raises(KafkaError) as refused:
         shared.append(acks=ACKS_ALL)
     assert code(refused) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -73,7 +73,7 @@ def test_acks_all_is_refused_before_the_append_while_the_isr_is_too_small() -> N
 
 
 def test_kip_966_acks_1_appends_below_min_insync_replicas_without_advancing_the_high_watermark() -> None:
-    shared = Shared(isr=(1,), min_isr=2)
+    shared = SharedTopic(isr=(1,), min_isr=2)
     shared.append(2)
     assert (shared.partition.log.log_end_offset, shared.high_watermark) == (2, 0)
     shared.fetch(SECOND, 2)
@@ -82,8 +82,8 @@ def test_kip_966_acks_1_appends_below_min_insync_replicas_without_advancing_the_
 
 
 def test_without_kip_966_a_single_leader_commits() -> None:
-    shared = Shared(isr=(1,), min_isr=2)
-    with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
+    shared = SharedTopic(isr=(1,), min_isr=2)
+    with ablate({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
         shared.change(leader=SECOND)
         shared.change(leader=NODE, isr=(1,))
         shared.append(2)
@@ -91,7 +91,7 @@ def test_without_kip_966_a_single_leader_commits() -> None:
 
 
 def test_a_smaller_min_insync_replicas_advances_the_high_watermark() -> None:
-    shared = Shared(isr=(1,), min_isr=2)
+    shared = SharedTopic(isr=(1,), min_isr=2)
     shared.append(2)
     record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
     shared.replicas.replay(record)
@@ -99,7 +99,7 @@ def test_a_smaller_min_insync_replicas_advances_the_high_watermark() -> None:
 
 
 def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> None:
-    shared = Shared(isr=(1, 2), min_isr=2)
+    shared = SharedTopic(isr=(1, 2), min_isr=2)
     shared.append(2, acks=ACKS_ALL)
     assert shared.partition.commit_outcome(2) is None
     shared.fetch(SECOND, 2)
@@ -109,7 +109,7 @@ def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> 
 
 
 def test_a_caught_up_follower_is_proposed_once_and_joins_on_confirmation() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     shared.fetch(SECOND, 0)
     shared.append(2)
     shared.fetch(THIRD, 0)
@@ -123,7 +123,7 @@ def test_a_caught_up_follower_is_proposed_once_and_joins_on_confirmation() -> No
 
 
 def test_a_refused_isr_change_is_proposed_again_by_the_next_fetch() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.history[0]
     assert not partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
@@ -134,7 +134,7 @@ def test_a_refused_isr_change_is_proposed_again_by_the_next_fetch() -> None:
 
 async def test_records_delayed_by_a_follower_are_acknowledged_when_it_leaves() -> None:
     """No later event would complete the request: the high watermark is past its records already."""
-    shared = Shared(isr=(1,))
+    shared = SharedTopic(isr=(1,))
     shared.fetch(SECOND, 0)
     partition, proposal = shared.replicas.proposals.history[0]
     partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
@@ -149,7 +149,7 @@ async def test_records_delayed_by_a_follower_are_acknowledged_when_it_leaves() -
 
 
 async def test_records_delayed_by_a_joining_follower_are_committed_when_it_is_refused() -> None:
-    shared = Shared(isr=(1,))
+    shared = SharedTopic(isr=(1,))
     shared.fetch(SECOND, 0)
     shared.append(2, acks=ACKS_ALL)
     waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
@@ -161,7 +161,7 @@ async def test_records_delayed_by_a_joining_follower_are_committed_when_it_is_re
 
 
 def test_an_unexpected_error_of_the_controller_is_retried() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.history[0]
     assert partition.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -169,7 +169,7 @@ def test_an_unexpected_error_of_the_controller_is_retried() -> None:
 
 
 def test_kip_841_a_fenced_broker_is_not_proposed() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     record = BrokerRegistrationChangeRecord(broker_id=THIRD, broker_epoch=103, fenced=1)
     shared.replicas.replay(record)
     shared.fetch(THIRD, 0)
@@ -177,7 +177,7 @@ def test_kip_841_a_fenced_broker_is_not_proposed() -> None:
 
 
 def test_kip_903_a_stale_broker_epoch_is_refused() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     with pytest.raises(KafkaError) as refused:
         shared.fetch(THIRD, 0, epoch=50)
     assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -185,7 +185,7 @@ def test_kip_903_a_stale_broker_epoch_is_refused() -> None:
 
 
 def test_a_lagging_follower_leaves_the_isr_and_its_records_are_committed() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     shared.fetch(SECOND, 0)
     shared.append(3)
     shared.replicas.clock.now_ms += LAG_MS + 1
@@ -197,7 +197,7 @@ def test_a_lagging_follower_leaves_the_isr_and_its_records_are_committed() -> No
 
 
 def test_a_former_leader_refuses_appends_and_fetches_and_fails_waiting_ones() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(2, acks=ACKS_ALL)
     shared.change(leader=SECOND)
     assert shared.partition.commit_outcome(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -214,7 +214,7 @@ def test_a_former_leader_refuses_appends_and_fetches_and_fails_waiting_ones() ->
 
 
 def test_a_re_elected_leader_has_no_follower_positions() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(2)
     shared.fetch(SECOND, 2)
     shared.fetch(THIRD, 1)
@@ -228,7 +228,7 @@ def test_a_re_elected_leader_has_no_follower_positions() -> None:
 
 
 def test_kip_207_the_end_is_unknown_until_the_epoch_start_is_committed() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(2)
     shared.change(leader=SECOND)
     shared.change(leader=NODE)
@@ -241,7 +241,7 @@ def test_kip_207_the_end_is_unknown_until_the_epoch_start_is_committed() -> None
 
 
 def test_a_fetch_of_an_unassigned_broker_in_the_current_epoch_is_a_retriable_error() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     for epoch, expected in ((3, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
         with pytest.raises(KafkaError) as refused:
             check_follower(shared.partition, 9, epoch)
@@ -250,7 +250,7 @@ def test_a_fetch_of_an_unassigned_broker_in_the_current_epoch_is_a_retriable_err
 
 
 def test_kip_279_only_the_leader_records_an_epoch() -> None:
-    shared = Shared(leader=SECOND)
+    shared = SharedTopic(leader=SECOND)
     assert shared.partition.log.leader_epochs.entries == []
     shared.change(leader=NODE)
     assert [entry.epoch for entry in shared.partition.log.leader_epochs.entries] == [4]
@@ -270,7 +270,7 @@ def test_a_change_of_another_partition_keeps_a_pending_isr_change() -> None:
 
 
 def test_metadata_older_than_a_response_is_ignored() -> None:
-    shared = Shared(isr=(1, 2))
+    shared = SharedTopic(isr=(1, 2))
     shared.fetch(THIRD, 0)
     assert shared.replicas.proposals.commit() == (1, 2, 3)
     assert shared.partition.partition_epoch == 1
@@ -281,7 +281,7 @@ def test_metadata_older_than_a_response_is_ignored() -> None:
 
 
 def test_the_low_watermark_is_the_smallest_log_start_of_the_replicas() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(5)
     for broker in (SECOND, THIRD):
         shared.partition.record_follower_fetch(broker, 5, 0, 100 + broker)
@@ -293,7 +293,7 @@ def test_the_low_watermark_is_the_smallest_log_start_of_the_replicas() -> None:
 
 
 def test_a_partition_on_a_failed_disk_loses_leadership() -> None:
-    shared = Shared()
+    shared = SharedTopic()
     shared.append(2, acks=ACKS_ALL)
     partition = shared.partition
     logs, manager = shared.replicas.logs, shared.replicas.manager

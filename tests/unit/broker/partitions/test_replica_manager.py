@@ -184,21 +184,21 @@ def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
         def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
             self.leader_partitions += [partition.topic_partition.partition for partition in changes.leaders]
 
-    class Broken:
+    class FailingListener:
         def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
             raise ValueError("a bug")
 
     make_leader = Partition.make_leader
 
-    def sometimes(partition: Partition, placed: PartitionImage) -> bool:
+    def fail_at_partition_0(partition: Partition, placed: PartitionImage) -> bool:
         if partition.topic_partition.partition == 0:
             raise AssertionError("a bug")
         return make_leader(partition, placed)
 
     listener = Listener()
-    replicas.manager.add_listener(Broken())
+    replicas.manager.add_listener(FailingListener())
     replicas.manager.add_listener(listener)
-    monkeypatch.setattr(Partition, "make_leader", sometimes)
+    monkeypatch.setattr(Partition, "make_leader", fail_at_partition_0)
     replicas.create("t", 2)
     assert listener.leader_partitions == [1]
     assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR

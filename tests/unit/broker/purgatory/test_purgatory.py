@@ -113,7 +113,7 @@ def test_a_completed_operation_does_not_expire(
 def test_watchers_of_a_key_are_checked_in_order(purgatory: Purgatory) -> None:
     order: list[int] = []
 
-    class Named(Operation):
+    class NamedOperation(Operation):
         def __init__(self, name: int) -> None:
             super().__init__()
             self.name = name
@@ -121,7 +121,7 @@ def test_watchers_of_a_key_are_checked_in_order(purgatory: Purgatory) -> None:
         def on_complete(self) -> None:
             order.append(self.name)
 
-    operations = [Named(name) for name in range(10)]
+    operations = [NamedOperation(name) for name in range(10)]
     for operation in operations:
         purgatory.try_complete_else_watch(operation, ["a"])
     for operation in operations[::2]:
@@ -136,12 +136,12 @@ def test_watchers_of_a_key_are_checked_in_order(purgatory: Purgatory) -> None:
 def test_an_operation_parked_during_completion_of_others_is_kept(purgatory: Purgatory) -> None:
     successor = Operation()
 
-    class Chained(Operation):
+    class ChainedOperation(Operation):
         def on_complete(self) -> None:
             super().on_complete()
             purgatory.try_complete_else_watch(successor, ["a"])
 
-    first, bystander = Chained(), Operation()
+    first, bystander = ChainedOperation(), Operation()
     purgatory.try_complete_else_watch(first, ["a"])
     purgatory.try_complete_else_watch(bystander, ["a"])
     first.ready = True

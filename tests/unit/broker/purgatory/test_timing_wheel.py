@@ -15,7 +15,7 @@ def is_pending(entry: TimerEntry) -> bool:
     return entry._bucket is not None
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
@@ -35,7 +35,7 @@ class WheelAgainstSortedList(RuleBasedStateMachine):
         )
     )
     def add(self, delay: int) -> None:
-        entry = self.wheel.add(self.now_ms + delay, nothing)
+        entry = self.wheel.add(self.now_ms + delay, do_nothing)
         assert is_pending(entry) == (delay > 0)
         if is_pending(entry):
             self.model.append(entry)
@@ -87,7 +87,7 @@ TestWheelAgainstSortedList = WheelAgainstSortedList.TestCase
 @pytest.mark.parametrize("delay", [1, 19, 20, 21, 399, 400, 401, 7_999, 8_000, 160_000, 3_200_001, 10**9])
 def test_a_timer_of_any_level_expires_in_its_exact_millisecond(delay: int) -> None:
     wheel = TimingWheel(start_ms=777)
-    entry = wheel.add(777 + delay, nothing)
+    entry = wheel.add(777 + delay, do_nothing)
     assert wheel.advance(777 + delay - 1) == []
     assert is_pending(entry)
     assert wheel.advance(777 + delay) == [entry]
@@ -95,7 +95,7 @@ def test_a_timer_of_any_level_expires_in_its_exact_millisecond(delay: int) -> No
 
 def test_a_timer_moves_down_through_the_wheels() -> None:
     wheel = TimingWheel()
-    entry = wheel.add(8_567, nothing)
+    entry = wheel.add(8_567, do_nothing)
     hops = []
     while is_pending(entry):
         next_ms = wheel.next_deadline_ms()
@@ -108,13 +108,13 @@ def test_a_timer_moves_down_through_the_wheels() -> None:
 def test_wheels_are_created_on_demand() -> None:
     wheel = TimingWheel()
     for deadline, levels in ((19, 1), (20, 2), (399, 2), (400, 3), (7_999, 3), (8_000, 4), (10**6, 5)):
-        wheel.add(deadline, nothing)
+        wheel.add(deadline, do_nothing)
         assert len(wheel._wheels) == levels
 
 
 def test_time_advances_only_when_it_is_requested() -> None:
     wheel = TimingWheel(start_ms=100)
-    wheel.add(150, nothing)
+    wheel.add(150, do_nothing)
     assert wheel.now_ms == 100
     wheel.advance(120)
     assert wheel.now_ms == 120
@@ -125,13 +125,13 @@ def test_time_advances_only_when_it_is_requested() -> None:
 def test_an_expired_timer_is_not_added() -> None:
     wheel = TimingWheel(start_ms=100)
     for deadline in (-5, 99, 100):
-        assert not is_pending(wheel.add(deadline, nothing))
+        assert not is_pending(wheel.add(deadline, do_nothing))
     assert len(wheel) == 0
 
 
 def test_coarser_ticks_round_down_to_a_tick() -> None:
     wheel = TimingWheel(tick_ms=10, wheel_size=3, start_ms=105)
-    entry = wheel.add(127, nothing)
+    entry = wheel.add(127, do_nothing)
     assert wheel.now_ms == 100
     assert wheel.advance(119) == []
     assert wheel.advance(120) == [entry]
@@ -139,15 +139,15 @@ def test_coarser_ticks_round_down_to_a_tick() -> None:
 
 def test_timers_of_one_millisecond_expire_in_order_of_addition() -> None:
     wheel = TimingWheel()
-    entries = [wheel.add(5_000, nothing) for _ in range(100)]
+    entries = [wheel.add(5_000, do_nothing) for _ in range(100)]
     assert wheel.advance(5_000) == entries
 
 
 def test_equal_deadlines_from_different_wheels_expire_in_order_of_addition() -> None:
     wheel = TimingWheel()
-    from_above = wheel.add(20, nothing)
+    from_above = wheel.add(20, do_nothing)
     wheel.advance(5)
-    in_the_lowest = wheel.add(20, nothing)
+    in_the_lowest = wheel.add(20, do_nothing)
     assert len(wheel._wheels) == 2
     assert wheel.advance(20) == [from_above, in_the_lowest]
 
@@ -155,7 +155,7 @@ def test_equal_deadlines_from_different_wheels_expire_in_order_of_addition() -> 
 def test_cancelled_timers_are_removed() -> None:
     wheel = TimingWheel()
     for round_ in range(100):
-        for entry in [wheel.add(round_ * 30 + delay, nothing) for delay in range(1, 30_000, 7)]:
+        for entry in [wheel.add(round_ * 30 + delay, do_nothing) for delay in range(1, 30_000, 7)]:
             entry.cancel()
         wheel.advance(round_ * 30)
     assert len(wheel) == 0
@@ -165,7 +165,7 @@ def test_cancelled_timers_are_removed() -> None:
 
 def test_a_long_idle_time_is_advanced_without_iterating_over_ticks() -> None:
     wheel = TimingWheel()
-    entry = wheel.add(100 * 365 * 86_400_000, nothing)
+    entry = wheel.add(100 * 365 * 86_400_000, do_nothing)
     steps = 0
     while is_pending(entry):
         next_ms = wheel.next_deadline_ms()

@@ -18,7 +18,7 @@ from tidelog.protocol.steps import Steps
 MILLISECOND_NS = 1_000_000
 
 
-def seven_ms(clock: ManualClock) -> Steps[str]:
+def work_of_seven_ms(clock: ManualClock) -> Steps[str]:
     clock.advance_ns(3 * MILLISECOND_NS)
     yield None
     clock.advance_ns(4 * MILLISECOND_NS)
@@ -28,7 +28,7 @@ def seven_ms(clock: ManualClock) -> Steps[str]:
 def test_the_time_of_steps_is_counted() -> None:
     clock = ManualClock()
     time = EventLoopTime(clock.monotonic_ns)
-    steps = time.of_steps(seven_ms(clock))
+    steps = time.of_steps(work_of_seven_ms(clock))
     next(steps)
     clock.advance_ns(100 * MILLISECOND_NS)
     with pytest.raises(StopIteration) as ended:
@@ -63,7 +63,7 @@ async def test_steps_that_a_coroutine_runs_at_once_are_counted_once() -> None:
     slices = Slices(clock)
 
     async def work() -> str:
-        return await slices.complete(time.of_steps(seven_ms(clock)))
+        return await slices.complete(time.of_steps(work_of_seven_ms(clock)))
 
     assert await time.of_coroutine(work()) == "result"
     assert time.elapsed_ns == 7 * MILLISECOND_NS

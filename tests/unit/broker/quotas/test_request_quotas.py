@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.replicas.produce_and_fetch import LeaderBroker, batch
 from tests.support.replicas.replica_manager import FakeRequest
-from tests.unit.broker.api.handlers.test_produce_and_fetch import Broker, batch
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.quotas.request_quotas import (
     EXEMPT_ON_CONTROLLERS,
@@ -30,7 +30,7 @@ from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import Steps
 
 
-class QuotaBroker(Broker):
+class QuotaBroker(LeaderBroker):
     """A broker with the topic t, and quotas for the user alice."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ async def add_voter(nodes: QuorumNodes, node_id: int) -> int:
         voter_directory_id=directory_id(nodes, node_id),
         listeners=(Listener(name="CONTROLLER", host="127.0.0.1", port=nodes.ports[node_id]),),
     )
-    code = (await nodes.send_request(await nodes.elected(), request, AddRaftVoterResponse)).error_code
+    code = (await nodes.send_request(await nodes.wait_for_leader(), request, AddRaftVoterResponse)).error_code
     if code not in TEMPORARY:
         return code
     repeated = await add_voter(nodes, node_id)
@@ -68,7 +68,9 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
     request = RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=directory_id(nodes, node_id)
     )
-    code = (await nodes.send_request(await nodes.elected(), request, RemoveRaftVoterResponse)).error_code
+    code = (
+        await nodes.send_request(await nodes.wait_for_leader(), request, RemoveRaftVoterResponse)
+    ).error_code
     if code not in TEMPORARY:
         return code
     repeated = await remove_voter(nodes, node_id)
@@ -78,7 +80,7 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
 async def describe_quorum(nodes: QuorumNodes) -> ResponsePartitionData:
     topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(RequestPartitionData(),))
     request = DescribeQuorumRequest(topics=(topic,))
-    answer = await nodes.send_request(await nodes.elected(), request, DescribeQuorumResponse)
+    answer = await nodes.send_request(await nodes.wait_for_leader(), request, DescribeQuorumResponse)
     return answer.topics[0].partitions[0]
 
 
@@ -131,7 +133,7 @@ async def test_a_voter_with_an_empty_disk_is_an_observer_until_it_replaces_the_v
         for each in (1, 2, 3):
             nodes.format(each, initial(nodes, 1, 2, 3))
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         lost = next(each for each in nodes.running if each != leader)
         former = directory_id(nodes, lost)
         await nodes.crash(lost)
@@ -143,7 +145,7 @@ async def test_a_voter_with_an_empty_disk_is_an_observer_until_it_replaces_the_v
         assert directory_id(nodes, lost) != former
         assert not nodes.quorum(lost).is_voter
         request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=lost, voter_directory_id=former)
-        answer = await nodes.send_request(await nodes.elected(), request, RemoveRaftVoterResponse)
+        answer = await nodes.send_request(await nodes.wait_for_leader(), request, RemoveRaftVoterResponse)
         assert answer.error_code == ErrorCode.NONE
         assert await add_voter(nodes, lost) == ErrorCode.NONE
         await eventually(lambda: nodes.quorum(lost).is_voter)
@@ -156,7 +158,7 @@ async def update_kraft_version(
     if transaction_version is not None:
         updates.append(FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version))
     request = UpdateFeaturesRequest(feature_updates=tuple(updates), validate_only=validate_only)
-    return await nodes.send_request(await nodes.elected(), request, UpdateFeaturesResponse)
+    return await nodes.send_request(await nodes.wait_for_leader(), request, UpdateFeaturesResponse)
 
 
 async def reported_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
@@ -179,7 +181,7 @@ async def test_static_voters_become_dynamic_by_the_feature() -> None:
         assert nodes.quorum(1).kraft_version == 0
         answer = await update_kraft_version(nodes, 1)
         assert answer.error_code == ErrorCode.NONE, answer.error_message
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         log = nodes.running[leader].raft.log
         assert nodes.quorum(leader).voters_at(log.high_watermark)[0] == 1
         assert await reported_kraft_version(nodes, leader) == 1
@@ -204,7 +206,7 @@ async def test_dynamic_voters_never_become_static() -> None:
     async with quorum_nodes(1, static=False) as nodes:
         nodes.format(1, initial(nodes, 1))
         await nodes.start()
-        await nodes.elected()
+        await nodes.wait_for_leader()
         assert await reported_kraft_version(nodes, 1) == 1
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
         request = UpdateFeaturesRequest(feature_updates=(update,))

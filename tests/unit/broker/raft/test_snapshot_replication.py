@@ -57,7 +57,7 @@ async def test_a_node_starts_from_its_snapshot() -> None:
 async def test_a_node_stopped_for_a_long_time_fetches_a_snapshot() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         await nodes.set("early", "1")
         away = next(each for each in nodes.running if each != leader)
         await nodes.all_have("early", "1")
@@ -70,7 +70,7 @@ async def test_a_node_stopped_for_a_long_time_fetches_a_snapshot() -> None:
         for number in range(180, 200):
             await nodes.all_have(f"key-{number % 20}", f"value {number}")
         assert start_offset(nodes, away) > end_offset
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         expected = nodes.store(leader).image
         image = nodes.store(away).image
         assert (image.configs, image.features) == (expected.configs, expected.features)
@@ -84,7 +84,7 @@ async def test_a_node_stopped_for_a_long_time_fetches_a_snapshot() -> None:
 async def test_an_empty_replacement_node_fetches_a_snapshot() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         lost = next(each for each in nodes.running if each != leader)
         await nodes.crash(lost)
         await write_many(nodes, 100)

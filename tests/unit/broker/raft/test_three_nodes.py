@@ -32,7 +32,7 @@ def touch(image: MetadataImage) -> ControllerResult[None]:
 async def test_three_nodes_elect_a_leader_and_commit() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
         assert nodes.store(leader).image.features["metadata.version"] == 30
@@ -52,16 +52,16 @@ async def test_three_nodes_elect_a_leader_and_commit() -> None:
 async def test_a_leader_that_stops_resigns_and_returns_as_a_follower() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
-        first = await nodes.elected()
+        first = await nodes.wait_for_leader()
         await nodes.set("a", "1")
         epoch = nodes.store(first).leadership.epoch
         await nodes.stop(first)
-        second = await nodes.elected()
+        second = await nodes.wait_for_leader()
         assert second != first
         await nodes.set("a", "2")
         await nodes.start(first)
         await nodes.all_have("a", "2")
-        assert await nodes.elected() == second
+        assert await nodes.wait_for_leader() == second
         assert nodes.store(second).leadership.epoch == epoch + 1
 
 
@@ -70,7 +70,7 @@ async def test_a_power_failure_of_the_leader_loses_no_committed_record() -> None
     async with quorum_nodes() as nodes:
         await nodes.start()
         for number in range(3):
-            leader = await nodes.elected()
+            leader = await nodes.wait_for_leader()
             await nodes.set("a", str(number))
             await nodes.crash(leader)
             await nodes.set("b", str(number))
@@ -83,7 +83,7 @@ async def test_a_power_failure_of_the_leader_loses_no_committed_record() -> None
 async def test_without_a_majority_nothing_is_committed() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         others = [each for each in nodes.running if each != leader]
         await nodes.set("a", "1")
         for each in others:
@@ -118,7 +118,7 @@ async def test_all_nodes_restart_and_continue() -> None:
 async def test_a_node_with_a_failed_disk_stops_and_others_continue() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         nodes.disks[leader].fail_next_fsync("__cluster_metadata-0")
         broken = nodes.running[leader]
         with pytest.raises(KafkaError) as error:
@@ -141,7 +141,7 @@ async def test_invalid_requests_of_an_unknown_node_do_not_end_the_quorum() -> No
     two = FetchSnapshotRequest(topics=no_partition.topics * 2)
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         for request in (nothing, no_partition, odd_partition, two):
             answer = await nodes.send_request(leader, request, FetchSnapshotResponse)
             assert answer.error_code == ErrorCode.INVALID_REQUEST or answer.topics
@@ -156,7 +156,7 @@ async def test_an_active_controller_whose_disk_is_full_resigns() -> None:
     """Otherwise its log would refuse every change, while its responses to fetches prevent an election."""
     async with quorum_nodes() as nodes:
         await nodes.start()
-        first = await nodes.elected()
+        first = await nodes.wait_for_leader()
         await nodes.set("a", "1")
         nodes.disks[first].free_bytes = 0
         with pytest.raises(KafkaError) as error:
@@ -173,7 +173,7 @@ async def test_an_active_controller_whose_disk_is_full_resigns() -> None:
 async def test_a_follower_whose_disk_is_full_continues_and_catches_up_when_there_is_room() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         full = next(each for each in nodes.running if each != leader)
         nodes.disks[full].free_bytes = 100
         await nodes.set("a", "x" * 200)
@@ -188,7 +188,7 @@ async def test_all_nodes_continue_after_full_disks() -> None:
     """Disks fill at the same rate if replicas are spread evenly; the data can still be read."""
     async with quorum_nodes() as nodes:
         await nodes.start()
-        leader = await nodes.elected()
+        leader = await nodes.wait_for_leader()
         await nodes.set("a", "1")
         for disk in nodes.disks.values():
             disk.free_bytes = 0

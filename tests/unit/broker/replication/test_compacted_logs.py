@@ -41,7 +41,7 @@ async def logs_of(pair: ReplicaPair) -> tuple[PartitionLog, PartitionLog]:
     return leader, follower
 
 
-def _goes_on(pair: ReplicaPair) -> bool:
+def _has_reconnected(pair: ReplicaPair) -> bool:
     """Advance the time of the follower; return whether it has another connection."""
     pair.follower.clock.now_ms += 20
     return len(pair.connections) == 2
@@ -79,7 +79,7 @@ async def test_a_follower_continues_after_offsets_removed_by_compaction(
     write(pair, ("b", "0"))
     compact_all(leader)
     assert [record.offset for record in read_log(leader)] == [5, 6]
-    await eventually(lambda: _goes_on(pair))
+    await eventually(lambda: _has_reconnected(pair))
     leader, follower = await logs_of(pair)
     assert [record.offset for record in read_log(follower)] == [0, 5, 6]
     assert latest_of(read_log(follower)) == latest_of(read_log(leader))

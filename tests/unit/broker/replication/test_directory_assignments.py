@@ -41,7 +41,7 @@ class FakeChannel:
             raise self.failure
         return AssignReplicasToDirsResponse()
 
-    def assigned_directories(self) -> dict[UUID, int]:
+    def assignments_by_directory(self) -> dict[UUID, int]:
         return {
             directory.id: sum(len(topic.partitions) for topic in directory.topics)
             for directory in self.requests[-1].directories
@@ -64,7 +64,7 @@ async def test_a_replica_in_another_directory_than_recorded_is_reported() -> Non
     replicas, channel, assignments = assignments_fixture()
     replicas.create("t", 4)
     await eventually(lambda: channel.requests)
-    assert channel.assigned_directories() == {FIRST: 2, SECOND: 2}
+    assert channel.assignments_by_directory() == {FIRST: 2, SECOND: 2}
     assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (NODE, 101)
     await assignments.close()
 
@@ -73,7 +73,7 @@ async def test_a_failed_assignment_is_reported_again() -> None:
     replicas, channel, assignments = assignments_fixture(failures=1)
     replicas.create("t", 2)
     await eventually(lambda: len(channel.requests) == 2)
-    assert channel.assigned_directories() == {FIRST: 1, SECOND: 1}
+    assert channel.assignments_by_directory() == {FIRST: 1, SECOND: 1}
     await assignments.close()
 
 
@@ -84,7 +84,7 @@ async def test_an_error_during_reporting_does_not_lose_assignments(fault: Except
     channel.failure = fault
     replicas.create("t", 2)
     await eventually(lambda: len(channel.requests) == 2)
-    assert channel.assigned_directories() == {FIRST: 1, SECOND: 1}
+    assert channel.assignments_by_directory() == {FIRST: 1, SECOND: 1}
     await assignments.close()
 
 
@@ -96,7 +96,7 @@ async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_of
     log_work.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
     assert replicas.manager.unavailable_count == 1
     await eventually(lambda: channel.requests)
-    assert channel.assigned_directories() == {LOST: 1}
+    assert channel.assignments_by_directory() == {LOST: 1}
     await assignments.close()
 
 
@@ -130,7 +130,7 @@ async def test_existing_replicas_are_compared_and_correct_ones_not_reported() ->
     assert channel.requests == []
     assignments.check(partitions, replicas.image)
     await eventually(lambda: channel.requests)
-    assert channel.assigned_directories() == {SECOND: 1}
+    assert channel.assignments_by_directory() == {SECOND: 1}
     await assignments.close()
 
 
@@ -138,13 +138,13 @@ async def test_the_target_of_a_move_is_reported_until_it_is_withdrawn() -> None:
     replicas, channel, assignments = assignments_fixture()
     topic_id = replicas.create("t", 1)
     await eventually(lambda: channel.requests)
-    assert channel.assigned_directories() == {FIRST: 1}
+    assert channel.assignments_by_directory() == {FIRST: 1}
     assignments.assign(topic_id, 0, SECOND)
     await eventually(lambda: len(channel.requests) == 2)
-    assert channel.assigned_directories() == {SECOND: 1}
+    assert channel.assignments_by_directory() == {SECOND: 1}
     assignments.withdraw(topic_id, 0, FIRST)
     await eventually(lambda: len(channel.requests) == 3)
-    assert channel.assigned_directories() == {FIRST: 1}
+    assert channel.assignments_by_directory() == {FIRST: 1}
     assignments.withdraw(topic_id, 0, FIRST)
     await loop_iterations(5)
     assert len(channel.requests) == 3, "nothing was assigned"

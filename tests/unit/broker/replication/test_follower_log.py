@@ -36,7 +36,7 @@ SETTINGS = FollowerSettings(
 
 
 @dataclass
-class Following:
+class FollowerFixture:
     """One real log that is followed in leader epoch 5."""
 
     log: PartitionLog
@@ -46,7 +46,7 @@ class Following:
     def partition(self) -> FollowedPartition:
         return self.fetcher.partitions[TOPIC_PARTITION]
 
-    def appended(
+    def append(
         self, records: bytes | bytearray, *, high_watermark: int = 0, log_start_offset: int = 0
     ) -> bool:
         action = Append(
@@ -58,21 +58,21 @@ class Following:
 
 
 @pytest.fixture
-def follower() -> Following:
+def follower() -> FollowerFixture:
     log = open_log(CrashFileSystem())
     fetcher = FollowerFetcher(SETTINGS)
     fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
-    return Following(log, fetcher)
+    return FollowerFixture(log, fetcher)
 
 
 @pytest.fixture
-def behind_the_tier() -> Following:
+def follower_behind_the_tier() -> FollowerFixture:
     """Offsets 0 to 3 are in the tier, of epochs 0 and 2; the next records have epoch 5."""
     log = tiered_log()
     append(log, "what the leader does not have any more on its disk", leader_epoch=0)
     fetcher = FollowerFetcher(SETTINGS)
     fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
-    following = Following(log, fetcher)
+    following = FollowerFixture(log, fetcher)
     producer = ProducerEntry(producer_id=77, producer_epoch=0)
     producer.batches.append(BatchMetadata(0, 3, 0, NOW_MS))
     epochs = (EpochEntry(0, 0), EpochEntry(2, 2), EpochEntry(5, 4))
@@ -85,9 +85,9 @@ def records(*values: str, base_offset: int = 0, leader_epoch: int = 5) -> bytes:
     return bytes(batch(values, base_offset=base_offset, leader_epoch=leader_epoch))
 
 
-def test_batches_are_appended_byte_for_byte_with_their_epochs(follower: Following) -> None:
+def test_batches_are_appended_byte_for_byte_with_their_epochs(follower: FollowerFixture) -> None:
     sent = records("a", leader_epoch=3) + records("b", "c", base_offset=1, leader_epoch=5)
-    assert follower.appended(sent, high_watermark=1)
+    assert follower.append(sent, high_watermark=1)
     read = follower.log.read(0, 1 << 20).records
     assert read is not None and read.read() == sent
     assert follower.log.leader_epochs.entries == [(3, 0), (5, 1)]
@@ -95,57 +95,57 @@ def test_batches_are_appended_byte_for_byte_with_their_epochs(follower: Followin
     assert (follower.partition.fetch_offset, follower.partition.last_fetched_epoch) == (3, 5)
 
 
-def test_the_high_watermark_is_at_most_the_log_end(follower: Following) -> None:
-    follower.appended(records("a"), high_watermark=100)
+def test_the_high_watermark_is_at_most_the_log_end(follower: FollowerFixture) -> None:
+    follower.append(records("a"), high_watermark=100)
     assert follower.log.high_watermark == 1
-    assert not follower.appended(b"", high_watermark=100), "nothing new can be seen"
+    assert not follower.append(b"", high_watermark=100), "nothing new can be seen"
 
 
 def test_the_high_watermark_does_not_decrease_with_a_new_leader(
-    follower: Following,
+    follower: FollowerFixture,
 ) -> None:
-    follower.appended(records("a", "b"), high_watermark=2)
-    follower.appended(b"", high_watermark=0)
+    follower.append(records("a", "b"), high_watermark=2)
+    follower.append(b"", high_watermark=0)
     assert follower.log.high_watermark == 2
 
 
-def test_the_log_start_follows_the_leaders(follower: Following) -> None:
-    follower.appended(records("a") + records("b", base_offset=1), high_watermark=2, log_start_offset=1)
+def test_the_log_start_follows_the_leaders(follower: FollowerFixture) -> None:
+    follower.append(records("a") + records("b", base_offset=1), high_watermark=2, log_start_offset=1)
     assert follower.log.log_start_offset == 1
 
 
-def test_an_empty_log_can_start_within_a_batch(follower: Following) -> None:
+def test_an_empty_log_can_start_within_a_batch(follower: FollowerFixture) -> None:
     apply_action(RestartAt(follower.partition, 2, "test"), follower.log, NOW_MS)
     assert follower.log.log_end_offset == 2
-    follower.appended(records("a", "b", "c", "d", base_offset=0), high_watermark=4, log_start_offset=2)
+    follower.append(records("a", "b", "c", "d", base_offset=0), high_watermark=4, log_start_offset=2)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 4)
 
 
-def test_batches_of_a_later_epoch_than_the_followed_one_are_refused(follower: Following) -> None:
+def test_batches_of_a_later_epoch_than_the_followed_one_are_refused(follower: FollowerFixture) -> None:
     with pytest.raises(KafkaError) as caught:
-        follower.appended(records("a", leader_epoch=6))
+        follower.append(records("a", leader_epoch=6))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert follower.log.log_end_offset == 0
 
 
-def test_a_corrupt_batch_is_refused_with_the_whole_response(follower: Following) -> None:
+def test_a_corrupt_batch_is_refused_with_the_whole_response(follower: FollowerFixture) -> None:
     damaged = bytearray(records("a") + records("b", base_offset=1))
     damaged[-1] ^= 1
     with pytest.raises(KafkaError) as caught:
-        follower.appended(damaged)
+        follower.append(damaged)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert follower.log.log_end_offset == 0
 
 
 def test_a_batch_truncated_by_the_response_limit_is_fetched_again(
-    follower: Following,
+    follower: FollowerFixture,
 ) -> None:
-    follower.appended(records("a") + records("b", base_offset=1)[:-3])
+    follower.append(records("a") + records("b", base_offset=1)[:-3])
     assert follower.log.log_end_offset == 1
 
 
 def test_a_truncation_below_the_high_watermark_is_performed_and_logged(
-    follower: Following, caplog: pytest.LogCaptureFixture
+    follower: FollowerFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(follower.log, "a", leader_epoch=0)
     append(follower.log, "b", leader_epoch=1)
@@ -157,30 +157,32 @@ def test_a_truncation_below_the_high_watermark_is_performed_and_logged(
 
 
 def test_a_log_is_restarted_after_remote_records_with_epochs_and_producers(
-    behind_the_tier: Following,
+    follower_behind_the_tier: FollowerFixture,
 ) -> None:
-    log = behind_the_tier.log
+    log = follower_behind_the_tier.log
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 4)
     assert log.high_watermark == 4, "what is in the tier is committed"
     assert log.leader_epochs.entries == [(0, 0), (2, 2), (5, 4)]
     assert list(log.producers.producers) == [77]
-    behind_the_tier.appended(records("e", base_offset=4), high_watermark=5)
+    follower_behind_the_tier.append(records("e", base_offset=4), high_watermark=5)
     assert values_of(log, 4) == ["e"] and log.high_watermark == 5
 
 
 def test_the_leaders_log_start_is_followed_within_remote_records(
-    behind_the_tier: Following,
+    follower_behind_the_tier: FollowerFixture,
 ) -> None:
-    log = behind_the_tier.log
-    behind_the_tier.appended(b"", log_start_offset=1)
+    log = follower_behind_the_tier.log
+    follower_behind_the_tier.append(b"", log_start_offset=1)
     assert (log.log_start_offset, log.local_log_start_offset) == (1, 4)
-    behind_the_tier.appended(b"", log_start_offset=3)
+    follower_behind_the_tier.append(b"", log_start_offset=3)
     assert (log.log_start_offset, log.local_log_start_offset) == (3, 4)
     assert log.leader_epochs.entries == [(2, 3), (5, 4)]
 
 
 def test_an_epoch_without_records_is_removed_when_the_next_leader_lacks_it(
-    behind_the_tier: Following,
+    follower_behind_the_tier: FollowerFixture,
 ) -> None:
-    apply_action(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)
-    assert behind_the_tier.log.leader_epochs.entries == [(0, 0), (2, 2)]
+    apply_action(
+        Truncate(follower_behind_the_tier.partition, 4, True, "test"), follower_behind_the_tier.log, NOW_MS
+    )
+    assert follower_behind_the_tier.log.leader_epochs.entries == [(0, 0), (2, 2)]

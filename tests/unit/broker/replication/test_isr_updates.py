@@ -216,13 +216,13 @@ async def test_unknown_error_codes_are_handled() -> None:
 
 
 async def test_an_error_in_handling_a_result_does_not_affect_others() -> None:
-    class Failing(FakePartition):
+    class FailingPartition(FakePartition):
         def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
             self.pending_isr = None
             raise RuntimeError("a bug")
 
     updates, channel = isr_updates()
-    Failing(0).propose(updates, 1, 2)
+    FailingPartition(0).propose(updates, 1, 2)
     other = FakePartition(1)
     other.propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)

@@ -42,17 +42,17 @@ async def test_an_isolated_follower_leaves_the_isr_and_rejoins_when_caught_up(
 ) -> None:
     await eventually(lambda: commit_outcome(group.produce("a")) is None)
     await eventually(group.are_equal)
-    group.cut_off(3)
+    group.isolate(3)
     waiting = group.produce("b", "c")
     await eventually(lambda: group.members[2].partition.log.log_end_offset == waiting[1])
     assert commit_outcome(waiting) is None
     group.pass_ms(LAG_MS + 1)
     await eventually(lambda: commit_outcome(waiting) is ErrorCode.NONE)
-    assert group.placed.isr == (1, 2)
+    assert group.partition_image.isr == (1, 2)
     for _ in range(10):
         group.produce("d")
-    group.bring_back(3)
-    await eventually(lambda: set(group.placed.isr) == {1, 2, 3})
+    group.reconnect(3)
+    await eventually(lambda: set(group.partition_image.isr) == {1, 2, 3})
     await eventually(group.are_equal)
 
 
@@ -61,17 +61,17 @@ async def test_an_isolated_leader_acknowledges_nothing_and_truncates_its_records
 ) -> None:
     before = group.produce("kept")
     await eventually(lambda: commit_outcome(before) is ErrorCode.NONE)
-    group.cut_off(1)
+    group.isolate(1)
     lost = group.produce("never acknowledged", at=1)
     group.fence(1)
-    assert group.placed.leader == 2
+    assert group.partition_image.leader == 2
     after = group.produce("kept too")
     await eventually(lambda: commit_outcome(after) is ErrorCode.NONE)
     group.pass_ms(LAG_MS + 1)
     assert commit_outcome(lost) is None
-    group.bring_back(1)
+    group.reconnect(1)
     assert commit_outcome(lost) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    await eventually(lambda: set(group.placed.isr) == {1, 2, 3})
+    await eventually(lambda: set(group.partition_image.isr) == {1, 2, 3})
     await eventually(group.are_equal)
     assert group.leader.log.log_end_offset == 2
 
@@ -82,18 +82,18 @@ async def test_a_single_leader_refuses_acks_all_and_commits_nothing_until_anothe
     first = group.produce("a")
     await eventually(lambda: commit_outcome(first) is ErrorCode.NONE)
     for node_id in (2, 3):
-        group.cut_off(node_id)
+        group.isolate(node_id)
         group.fence(node_id)
-    assert group.placed.isr == (1,)
+    assert group.partition_image.isr == (1,)
     with pytest.raises(KafkaError) as refused:
         group.produce("b")
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     group.produce("with acks=1", acks=1)
     group.pass_ms(LAG_MS + 1)
     assert group.leader.log.high_watermark == 1
-    group.bring_back(2)
+    group.reconnect(2)
     await eventually(lambda: group.leader.log.high_watermark == 2)
-    assert set(group.placed.isr) == {1, 2}
+    assert set(group.partition_image.isr) == {1, 2}
 
 
 def is_written(produced: tuple[Partition, int]) -> bool:
@@ -124,8 +124,8 @@ async def test_a_reassignment_moves_the_partition_and_deletes_the_old_replica() 
     )
     result = run_steps(alter_partition_reassignments(group.image, controller_settings(node_id=1), request))
     group.publish(*result.records)
-    await eventually(lambda: group.placed.replicas == (4, 2, 3))
-    assert 1 not in group.placed.isr
+    await eventually(lambda: group.partition_image.replicas == (4, 2, 3))
+    assert 1 not in group.partition_image.isr
     assert THE_PARTITION not in group.members[1].replicas.manager.partitions
     after = group.produce("after")
     await eventually(lambda: commit_outcome(after) is ErrorCode.NONE)

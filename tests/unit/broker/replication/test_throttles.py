@@ -16,7 +16,7 @@ from tidelog.protocol.schema import MetadataRecord
 TOPIC, BROKER = 2, 4
 
 
-class Following:
+class FollowerThrottles:
     """Throttles of broker 1 that follow an image."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ def config(kind: int, resource: str, key: str, value: str | None) -> ConfigRecor
 
 
 def test_a_broker_rate_overrides_the_default_and_none_is_unlimited() -> None:
-    following = Following()
+    following = FollowerThrottles()
     key = "follower.replication.throttled.rate"
     following.replay(config(BROKER, "", key, "1000"))
     assert (following.throttles.follower.rate, following.throttles.leader.rate) == (1_000, None)
@@ -49,7 +49,7 @@ def test_a_broker_rate_overrides_the_default_and_none_is_unlimited() -> None:
 
 
 def test_a_topic_names_its_throttled_replicas_for_each_side() -> None:
-    following = Following()
+    following = FollowerThrottles()
     following.replay(
         TopicRecord(name="t", topic_id=UUID(int=9)),
         config(TOPIC, "t", "leader.replication.throttled.replicas", "0:1,1:2"),

@@ -137,16 +137,16 @@ async def test_indivisible_long_work_runs_in_a_thread() -> None:
 async def test_an_error_of_a_thread_is_freed_without_the_garbage_collector() -> None:
     """Work may hold the frame of a request: it must not wait for the garbage collector."""
 
-    class Held:
+    class HeldValue:
         pass
 
     def fail() -> None:
         raise ValueError("in a thread")
 
-    def steps(held: Held) -> Steps[None]:
+    def steps(held: HeldValue) -> Steps[None]:
         yield from in_thread(fail)
 
-    held = Held()
+    held = HeldValue()
     is_freed = weakref.ref(held)
     failed: list[str] = []
     gc.disable()
@@ -209,12 +209,12 @@ async def test_the_elements_of_a_long_array_are_released_in_slices_after_its_own
 async def test_the_result_of_a_thread_for_cancelled_work_is_discarded() -> None:
     gate, started, many = threading.Event(), threading.Event(), counted_slices()
 
-    def slow() -> int:
+    def wait_for_release() -> int:
         started.set()
         gate.wait(TIMEOUT_S)
         return 1
 
-    work = many.start(as_heavy_work(in_thread(slow)), fail, fail)
+    work = many.start(as_heavy_work(in_thread(wait_for_release)), fail, fail)
     assert work is not None
     await eventually(started.is_set)
     work.cancel()
@@ -251,11 +251,11 @@ async def test_the_number_of_heavy_works_is_limited() -> None:
 async def test_a_slot_for_heavy_work_is_released_on_cancellation_and_early_end() -> None:
     many = counted_slices()
 
-    def greedy() -> Steps[None]:
+    def hold_slot() -> Steps[None]:
         yield Heavy.BEGINS
         yield from numbers(20)
 
-    await asyncio.gather(*(many.complete(greedy()) for _ in range(3 * HEAVY_MAX)))
+    await asyncio.gather(*(many.complete(hold_slot()) for _ in range(3 * HEAVY_MAX)))
     holders = [many.start(as_heavy_work(numbers(1000)), fail, fail) for _ in range(HEAVY_MAX)]
     results: list[int] = []
     waiting = many.start(as_heavy_work(numbers(20)), results.append, fail)

@@ -38,7 +38,7 @@ def test_only_the_requested_headers_are_read() -> None:
 
 
 def test_batches_of_aborted_transactions_are_marked() -> None:
-    def written(offset: int, producer_id: int, *, is_transactional: bool = True) -> bytes:
+    def write_batch(offset: int, producer_id: int, *, is_transactional: bool = True) -> bytes:
         data = batch(
             ["a"],
             base_offset=offset,
@@ -49,6 +49,8 @@ def test_batches_of_aborted_transactions_are_marked() -> None:
         )
         return bytes(data)
 
-    records = written(0, 5) + written(1, 6) + written(2, 5, is_transactional=False) + written(9, 5)
+    records = (
+        write_batch(0, 5) + write_batch(1, 6) + write_batch(2, 5, is_transactional=False) + write_batch(9, 5)
+    )
     aborted = [AbortedTransaction(5, 0, 8, 0)]
     assert [one.is_aborted for one in FetchedBatches(records, aborted)] == [True, False, False, False]

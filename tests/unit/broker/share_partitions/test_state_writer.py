@@ -20,7 +20,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import run_steps
 
 
-class FailingOnce(SharePartition):
+class FailingSharePartition(SharePartition):
     """Fails in the first call of the method named by `failing`."""
 
     failing: str | None = None
@@ -42,7 +42,7 @@ class FailingOnce(SharePartition):
 @pytest.mark.parametrize("failing", ["write_of", "commit"])
 async def test_changes_that_wait_are_stored_after_an_error_of_the_change_before_them(failing: str) -> None:
     limits = DeliveryLimits(delivery_count_max=5, records_in_flight_max=100, lock_duration_ms=1000)
-    partition = FailingOnce(SharePartitionKey("g", UUID(int=1), 0), 3, limits, ManualLockTimers())
+    partition = FailingSharePartition(SharePartitionKey("g", UUID(int=1), 0), 3, limits, ManualLockTimers())
     partition.load(StoredState(), 0)
     request = AcquireRequest(member_id="m", max_records=10, batch_size=10)
     partition.acquire(request, 0, [FetchedBatch(0, 10)])

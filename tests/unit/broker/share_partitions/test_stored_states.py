@@ -22,7 +22,7 @@ async def read(persister: MemoryPersister, log_end: int, *epochs: tuple[int, int
     return await read_state(persister, KEY, epochs[-1][0], cache, log_end)
 
 
-def stored(start: int, leader_epoch: int, acknowledged: range = range(0)) -> MemoryPersister:
+def persister_with(start: int, leader_epoch: int, acknowledged: range = range(0)) -> MemoryPersister:
     persister = MemoryPersister()
     states = dict.fromkeys(acknowledged, ACKNOWLEDGED)
     persister.stored[KEY] = StateOfOffsets(start, leader_epoch, states)
@@ -30,14 +30,14 @@ def stored(start: int, leader_epoch: int, acknowledged: range = range(0)) -> Mem
 
 
 async def test_a_state_within_the_log_is_not_replaced() -> None:
-    persister = stored(3, 4, range(5, 10))
+    persister = persister_with(3, 4, range(5, 10))
     state = await read(persister, 12, (4, 0), (5, 10))
     assert (state.start_offset, state.batches) == (3, (ShareStateBatch(5, 9, 2, 1),))
     assert not persister.initialized and persister.stored[KEY].leader_epoch == 5
 
 
 async def test_acknowledgements_of_records_lost_by_an_unclean_election_do_not_apply_to_new_records() -> None:
-    persister = stored(3, 4, range(5, 10))
+    persister = persister_with(3, 4, range(5, 10))
     state = await read(persister, 7, (4, 0), (5, 7))
     assert (state.start_offset, state.batches) == (3, (ShareStateBatch(5, 6, 2, 1),))
     again = await read(persister, 20, (4, 0), (5, 7), (6, 20))
@@ -45,13 +45,13 @@ async def test_acknowledgements_of_records_lost_by_an_unclean_election_do_not_ap
 
 
 async def test_the_loss_is_found_after_new_records_have_taken_the_lost_offsets() -> None:
-    persister = stored(10, 4)
+    persister = persister_with(10, 4)
     state = await read(persister, 50, (4, 0), (5, 7), (6, 40))
     assert (state.start_offset, state.batches) == (7, ())
 
 
 async def test_the_loss_is_found_again_if_the_state_could_not_be_replaced() -> None:
-    persister = stored(10, 4)
+    persister = persister_with(10, 4)
     persister.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError):
         await read(persister, 8, (4, 0), (5, 7))
@@ -60,12 +60,12 @@ async def test_the_loss_is_found_again_if_the_state_could_not_be_replaced() -> N
 
 
 async def test_offsets_above_the_log_end_are_a_loss_in_the_first_leader_epoch_too() -> None:
-    persister = stored(10, 0, range(12, 14))
+    persister = persister_with(10, 0, range(12, 14))
     state = await read(persister, 9, (0, 0), (1, 7))
     assert (state.start_offset, state.batches) == (7, ())
 
 
 async def test_offsets_that_were_changed_by_an_administrator_are_kept() -> None:
-    persister = stored(30, 0)
+    persister = persister_with(30, 0)
     assert (await read(persister, 30, (0, 0), (3, 7))).start_offset == 30
     assert not persister.initialized

@@ -38,7 +38,7 @@ RECOVERING = LeaderRecoveryState.RECOVERING
 PRODUCER = ProducerEntry(7, 0, last_timestamp=NOW_MS, batches=[BatchMetadata(9, 49, 9, NOW_MS)])
 
 
-class Auxiliary:
+class AuxiliaryFiles:
     """Returns the small files of every segment after `failures` errors."""
 
     def __init__(self, failures: int = 0) -> None:
@@ -57,14 +57,14 @@ class Node:
 
     def __init__(
         self,
-        auxiliary: Auxiliary | None = None,
+        auxiliary: AuxiliaryFiles | None = None,
         *,
         state: int = RECOVERING,
         disk: CrashFileSystem | None = None,
     ) -> None:
         self.replicas = Replicas(disk, log_config=log_config(remote_storage_enable=True))
         self.metadata = InMemoryRemoteLogMetadataManager()
-        self.auxiliary = auxiliary or Auxiliary()
+        self.auxiliary = auxiliary or AuxiliaryFiles()
         self.recovery = LeaderRecovery(
             self.metadata,
             self.auxiliary,
@@ -160,7 +160,7 @@ async def test_a_leader_without_remote_segments_starts_at_0() -> None:
 
 
 async def test_an_unavailable_store_delays_the_recovery() -> None:
-    node = Node(Auxiliary(failures=3))
+    node = Node(AuxiliaryFiles(failures=3))
     node.store(*node.segments())
     node.load_metadata()
     async with node.run_recovery():

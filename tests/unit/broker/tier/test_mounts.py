@@ -87,7 +87,7 @@ class SourceBucket(MemoryStore):
         return (ObjectInfo(key, 100) for key in keys if key.startswith(prefix) and key > start_after)
 
 
-class Auxiliary:
+class SourceLeaderEpochs:
     """Returns the leader epochs of the source's log: one epoch from offset 0 on."""
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
@@ -149,7 +149,7 @@ class Node:
         self.mounts = MountFollower(
             MountPorts(
                 metadata=self.metadata,
-                reader=Auxiliary(),
+                reader=SourceLeaderEpochs(),
                 replicas=self.replicas.manager,
                 store=MountedStores(MemoryStore(), {"west": Mount(source, "w/")}),
                 run_in_thread=run,
@@ -160,7 +160,7 @@ class Node:
         )
         self.recovery = LeaderRecovery(
             self.metadata,
-            Auxiliary(),
+            SourceLeaderEpochs(),
             self.replicas.manager,
             clock=self.replicas.clock,
             randomness=random.Random(1),
@@ -188,7 +188,7 @@ class Node:
         return log.log_start_offset, log.log_end_offset, log.high_watermark
 
     @property
-    def registered(self) -> list[tuple[int, int]]:
+    def registered_segments(self) -> list[tuple[int, int]]:
         """The offsets of the segments that readers see; no segment may be in another state."""
         segments = list(self.metadata.list_remote_log_segments(self.partition_id))
         assert {each.state for each in segments} <= {RemoteLogSegmentState.COPY_SEGMENT_FINISHED}
@@ -242,7 +242,7 @@ async def test_a_leader_begins_with_what_the_source_has_and_follows_new_segments
     await node.follow()
     assert node.borders == (0, 100, 100)
     assert node.partition.log.leader_epochs.entries == [EpochEntry(5, 0), EpochEntry(EPOCH, 100)]
-    assert node.registered == [(0, 49), (50, 99)]
+    assert node.registered_segments == [(0, 49), (50, 99)]
     await node.follow()
     assert node.borders == (0, 100, 100)
 
@@ -281,7 +281,7 @@ async def test_segments_that_the_source_deleted_are_dropped_from_the_start() -> 
     del node.source.objects[node.source.add(0, 49)]
     await node.follow()
     assert node.borders == (50, 150, 150)
-    assert node.registered == [(50, 99), (100, 149)]
+    assert node.registered_segments == [(50, 99), (100, 149)]
     assert not [call for call in node.source.calls if call.name == "delete"]
 
 
@@ -296,7 +296,7 @@ async def test_many_segments_that_the_source_deleted_are_dropped_in_several_inte
     assert len(node.source.calls) - requests_before <= CHECKED_AT_START_MAX + 1
     await node.follow()
     assert node.borders[0] == 10 * (count - 10)
-    assert len(node.registered) == 10
+    assert len(node.registered_segments) == 10
 
 
 async def test_a_missing_segment_within_the_log_is_kept_as_at_the_source() -> None:
@@ -304,7 +304,7 @@ async def test_a_missing_segment_within_the_log_is_kept_as_at_the_source() -> No
     del node.source.objects[node.source.add(50, 99)]
     await node.follow()
     assert node.borders == (0, 150, 150)
-    assert node.registered == [(0, 49), (50, 99), (100, 149)]
+    assert node.registered_segments == [(0, 49), (50, 99), (100, 149)]
 
 
 async def test_a_listing_that_is_older_than_the_objects_changes_nothing() -> None:
@@ -313,7 +313,7 @@ async def test_a_listing_that_is_older_than_the_objects_changes_nothing() -> Non
         node.source.listed = listed
         await node.follow()
         assert node.borders == (0, 100, 100)
-        assert node.registered == [(0, 49), (50, 99)]
+        assert node.registered_segments == [(0, 49), (50, 99)]
 
 
 async def test_a_listing_that_still_has_deleted_objects_registers_nothing_again() -> None:
@@ -329,7 +329,7 @@ async def test_a_listing_that_still_has_deleted_objects_registers_nothing_again(
     del node.source.objects[node.source.listed[0]]
     await node.follow()
     assert node.borders == (50, 100, 100)
-    assert node.registered == [(50, 99)]
+    assert node.registered_segments == [(50, 99)]
 
 
 async def test_only_the_newest_segments_are_listed_again_until_the_next_complete_listing() -> None:
@@ -338,11 +338,11 @@ async def test_only_the_newest_segments_are_listed_again_until_the_next_complete
     below = node.source.add(105, 114, epoch=6)
     await node.follow()
     assert node.source.listings[-1].rpartition("/")[2] == f"{500:020d}"
-    assert node.registered[-1] == (1500, 1509) and (105, 114) not in node.registered
+    assert node.registered_segments[-1] == (1500, 1509) and (105, 114) not in node.registered_segments
     node.replicas.clock.advance_ns(COMPLETE_LISTING_MS * 1_000_000)
     await node.follow()
     assert node.source.listings[-1] == ""
-    assert (105, 114) in node.registered and below in node.source.objects
+    assert (105, 114) in node.registered_segments and below in node.source.objects
 
 
 async def test_an_election_waits_for_the_source_and_then_begins_with_its_end() -> None:
@@ -419,7 +419,7 @@ async def require_followed(node: Node) -> None:
     await node.lead()
     await node.follow()
     assert node.borders == (50, 150, 150)
-    assert node.registered == [(50, 99), (100, 149)]
+    assert node.registered_segments == [(50, 99), (100, 149)]
     assert node.partition.log.leader_epochs.entries == [EpochEntry(5, 50), EpochEntry(EPOCH, 150)]
     assert not [call for call in source.calls if call.name in ("put", "delete")]
 

@@ -29,7 +29,7 @@ async def test_a_cancelled_lookup_that_fails_later_is_not_logged() -> None:
     # Lookups of one loop end in their order here: the cancelled one has ended, too.
     with pytest.raises(OSError):
         await loop.getaddrinfo(UNKNOWN_NAME, 1)
-    assert await unhandled.reports() == []
+    assert await unhandled.collect_reports() == []
 
 
 async def test_the_addresses_of_a_name_are_tried_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ SECRET = "canary-90be"
 JAAS = f'{SCRAM_LOGIN_MODULE} required username="alice" password="{SECRET}";'
 
 
-def test_username_and_password() -> None:
+def test_a_jaas_config_has_user_and_password() -> None:
     credentials = parse_credentials("SCRAM-SHA-512", JAAS)
     assert (credentials.mechanism, credentials.user, credentials.password) == (
         "SCRAM-SHA-512",
@@ -28,7 +28,7 @@ def test_username_and_password() -> None:
 @pytest.mark.parametrize(
     ("option", "is_token"), [("true", True), ("TRUE", True), ("false", False), ("1", False)]
 )
-def test_a_delegation_token(option: str, is_token: bool) -> None:
+def test_tokenauth_marks_a_delegation_token(option: str, is_token: bool) -> None:
     jaas = JAAS.replace(";", f' tokenauth="{option}";')
     assert parse_credentials("SCRAM-SHA-256", jaas).is_token is is_token
     plain = jaas.replace(SCRAM_LOGIN_MODULE, PLAIN_LOGIN_MODULE)
@@ -50,7 +50,7 @@ def test_a_config_that_cannot_be_used(text: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(raised.value))
 
 
-def test_options_of_clients() -> None:
+def test_a_client_with_sasl_has_the_credentials_of_its_jaas_config() -> None:
     config = ClientConfig(
         security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=JAAS
     )

@@ -99,7 +99,7 @@ def epoch_end(epoch: int, end_offset: int) -> OffsetForLeaderEpochResponse:
     )
 
 
-def quick(broker: ScriptedBroker, **options: Any) -> Consumer:
+def consumer_at(broker: ScriptedBroker, **options: Any) -> Consumer:
     settings: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "fetch_max_wait_ms": 5}
     settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20, "auto_offset_reset": "earliest"}
     return Consumer(broker.address, **(settings | options))
@@ -122,7 +122,7 @@ async def test_polling_continues_after_lost_connections_and_sessions() -> None:
         leader = log(*(batch(number) for number in range(30)), until=30, session_id=7)
         turn = iter(range(10_000))
 
-        def flaky(request: ReceivedRequest) -> ScriptedResponse:
+        def respond_or_fail(request: ReceivedRequest) -> ScriptedResponse:
             number = next(turn)
             if number % 7 == 3:
                 return Close
@@ -130,8 +130,8 @@ async def test_polling_continues_after_lost_connections_and_sessions() -> None:
                 return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return leader(request)
 
-        broker.handlers[ApiKey.FETCH] = flaky
-        async with quick(broker) as consumer:
+        broker.handlers[ApiKey.FETCH] = respond_or_fail
+        async with consumer_at(broker) as consumer:
             consumer.assign([P0])
             assert await read(consumer, 30) == list(range(30))
         epochs = [request.session_epoch for request in broker.requests(ApiKey.FETCH)]
@@ -144,7 +144,7 @@ async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=2)
         broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda request: epoch_end(1, 2)
-        async with quick(broker) as consumer:
+        async with consumer_at(broker) as consumer:
             consumer.assign([P0])
             assert await read(consumer, 2) == [0, 1]
             broker.leader_epoch = 2
@@ -185,13 +185,13 @@ async def truncate_log(broker: ScriptedBroker, consumer: Consumer) -> None:
 
 
 async def test_a_truncated_log_is_read_again_from_the_divergence() -> None:
-    async with scripted_brokers() as [broker], quick(broker) as consumer:
+    async with scripted_brokers() as [broker], consumer_at(broker) as consumer:
         await truncate_log(broker, consumer)
         assert await read(consumer, 3) == [1, 2, 3]
 
 
 async def test_a_truncated_log_without_reset_policy_is_an_error() -> None:
-    async with scripted_brokers() as [broker], quick(broker, auto_offset_reset="none") as consumer:
+    async with scripted_brokers() as [broker], consumer_at(broker, auto_offset_reset="none") as consumer:
         consumer.assign([P0])
         consumer.seek(P0, 0)
         await truncate_log(broker, consumer)
@@ -214,7 +214,7 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
             answers.pop(0) if len(answers) > 1 else answers[0]
         )
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
-        async with quick(broker) as consumer:
+        async with consumer_at(broker) as consumer:
             consumer.assign([P0])
             assert await read(consumer, 1) == [1]
 
@@ -224,7 +224,7 @@ async def test_a_response_in_flight_during_a_seek_is_discarded() -> None:
         broker.versions[ApiKey.FETCH] = 12
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
         broker.handlers[ApiKey.FETCH] = log(*(batch(number) for number in range(20)), until=20)
-        async with quick(broker) as consumer:
+        async with consumer_at(broker) as consumer:
             consumer.assign([P0])
             assert await read(consumer, 3) == [0, 1, 2]
             for target in (15, 4, 9):
@@ -281,7 +281,7 @@ async def test_a_start_waits_for_unstable_offsets_with_any_isolation_level(
     async with scripted_brokers() as [broker]:
         with_unstable_offsets(broker, 1)
         options = {"group_id": "g", "enable_auto_commit": False, "isolation_level": isolation_level}
-        async with quick(broker, **options) as consumer:
+        async with consumer_at(broker, **options) as consumer:
             consumer.assign([P0])
             assert await consumer.position(P0) == 1
             assert (await consumer.committed([P0]))[P0] is not None
@@ -293,7 +293,7 @@ async def test_polling_waits_for_offsets_of_a_long_transaction() -> None:
     async with scripted_brokers() as [broker]:
         with_unstable_offsets(broker, 40)
         options = {"group_id": "g", "enable_auto_commit": False, "default_api_timeout_ms": 300}
-        async with quick(broker, **options) as consumer:
+        async with consumer_at(broker, **options) as consumer:
             consumer.assign([P0])
             record = await consumer.getone(10_000)
             assert record is not None and record.offset == 1

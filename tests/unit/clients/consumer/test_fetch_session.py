@@ -15,12 +15,14 @@ from tidelog.protocol.schema import ZERO_UUID
 P0, P1, P2 = (TopicPartition("tides", number) for number in range(3))
 
 
-def at(offset: int, *, topic_id: int = 7, epoch: int = 0) -> SessionPartition:
+def position_at(offset: int, *, topic_id: int = 7, epoch: int = 0) -> SessionPartition:
     return SessionPartition(UUID(int=topic_id), offset, epoch, 1_000)
 
 
 def build_request(session: FetchSession, **offsets: int) -> SessionRequest:
-    positions = {TopicPartition("tides", int(name[1:])): at(offset) for name, offset in offsets.items()}
+    positions = {
+        TopicPartition("tides", int(name[1:])): position_at(offset) for name, offset in offsets.items()
+    }
     return session.build(positions, by_topic_id=True)
 
 
@@ -34,7 +36,7 @@ def establish_session() -> FetchSession:
 def test_the_first_request_creates_a_session_with_all_partitions() -> None:
     request = build_request(FetchSession(), p0=3, p1=4)
     assert (request.session_id, request.epoch) == (0, 0)
-    assert dict(request.to_send) == {P0: at(3), P1: at(4)}
+    assert dict(request.to_send) == {P0: position_at(3), P1: position_at(4)}
 
 
 def test_a_broker_without_sessions_gets_full_requests() -> None:
@@ -48,7 +50,7 @@ def test_only_changes_are_sent_in_a_session() -> None:
     session = establish_session()
     request = build_request(session, p0=0, p1=9, p2=1)
     assert (request.session_id, request.epoch) == (5, 1)
-    assert dict(request.to_send) == {P1: at(9), P2: at(1)}
+    assert dict(request.to_send) == {P1: position_at(9), P2: position_at(1)}
     assert dict(request.forgotten) == {}
 
 
@@ -96,8 +98,8 @@ def test_a_session_closed_by_the_broker_is_created_again() -> None:
 
 def test_a_recreated_topic_is_forgotten_by_its_old_id_and_sent_with_its_new_one() -> None:
     session = establish_session()
-    request = session.build({P0: at(0, topic_id=8), P1: at(0)}, by_topic_id=True)
-    assert dict(request.to_send) == {P0: at(0, topic_id=8)}
+    request = session.build({P0: position_at(0, topic_id=8), P1: position_at(0)}, by_topic_id=True)
+    assert dict(request.to_send) == {P0: position_at(0, topic_id=8)}
     assert dict(request.forgotten) == {P0: UUID(int=7)}
 
 

@@ -7,7 +7,7 @@ from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher
-from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState
+from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -34,7 +34,7 @@ class FetcherFixture:
         for state in self.assigned:
             state.seek(FetchPosition(0), 1)
 
-    def state(self, partition: TopicPartition = P0):  # type: ignore[no-untyped-def]
+    def state(self, partition: TopicPartition = P0) -> PartitionState:
         state = self.assigned.get(partition)
         assert state is not None
         return state

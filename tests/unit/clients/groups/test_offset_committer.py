@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.clients.groups.test_membership import OFFERS, join_response, member
+from tests.support.groups.memberships import OFFERS, join_response, member
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.groups.membership import Membership
@@ -17,7 +17,7 @@ from tidelog.protocol.messages.sync_group import SyncGroupResponse
 UNUSED: Any = None
 
 
-def committer_of(membership: Membership | None) -> OffsetCommitter:
+def create_committer(membership: Membership | None) -> OffsetCommitter:
     committer = OffsetCommitter(UNUSED, UNUSED, CoordinatorLookup(UNUSED, "harbour"), dict)
     committer.set_membership(membership)
     return committer
@@ -32,7 +32,7 @@ def join(membership: Membership, generation: int) -> None:
 def test_a_transaction_gets_the_generation_of_the_polled_records() -> None:
     # KIP-447: in the new generation another member may read these partitions already.
     membership = member()
-    committer = committer_of(membership)
+    committer = create_committer(membership)
     join(membership, 1)
     membership.on_assignment_applied()
     assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 1, "m-1")
@@ -45,7 +45,7 @@ def test_a_transaction_gets_the_generation_of_the_polled_records() -> None:
 
 def test_a_consumer_without_generation_cannot_commit_in_a_transaction() -> None:
     membership = member()
-    committer = committer_of(membership)
+    committer = create_committer(membership)
     join(membership, 1)
     membership.on_assignment_applied()
     membership.on_commit_error(ErrorCode.ILLEGAL_GENERATION)
@@ -57,4 +57,4 @@ def test_a_consumer_without_generation_cannot_commit_in_a_transaction() -> None:
 
 
 def test_a_consumer_with_manual_assignment_commits_without_a_member_id() -> None:
-    assert committer_of(None).group_metadata() == ConsumerGroupMetadata("harbour")
+    assert create_committer(None).group_metadata() == ConsumerGroupMetadata("harbour")

@@ -9,8 +9,8 @@ from tests.support.transactions.accumulators import (
     accumulator,
     cluster,
     full_batches,
-    must_put,
     put,
+    put_or_fail,
     values,
 )
 from tidelog.clients.producer.accumulator import NEVER_MS, Readiness, RecordAccumulator, record_size_bound
@@ -32,13 +32,13 @@ def drain(target: RecordAccumulator, now_ms: int = 0, max_size: int = 10_000) ->
 def test_records_of_one_partition_share_a_batch_until_it_is_full() -> None:
     target = accumulator()
     for _ in range(3):
-        must_put(target, P0, b"x" * 70)
+        put_or_fail(target, P0, b"x" * 70)
     assert [batch.record_count for batch in target.queue(P0).batches] == [2, 1]
 
 
 def test_a_batch_lingers_before_it_is_sent() -> None:
     target = accumulator()
-    must_put(target, P0, b"a", now_ms=100)
+    put_or_fail(target, P0, b"a", now_ms=100)
     assert ready(target, 104).nodes == {}
     assert ready(target, 104).next_check_ms == 6
     assert list(ready(target, 110).nodes) == [1]
@@ -46,17 +46,17 @@ def test_a_batch_lingers_before_it_is_sent() -> None:
 
 def test_a_full_batch_does_not_linger() -> None:
     target = accumulator()
-    must_put(target, P0, b"x" * 220)
+    put_or_fail(target, P0, b"x" * 220)
     assert ready(target).nodes == {}
-    must_put(target, P0, b"does not fit into it")
+    put_or_fail(target, P0, b"does not fit into it")
     assert list(ready(target).nodes) == [1]
-    must_put(target, P1, b"x" * 250)
+    put_or_fail(target, P1, b"x" * 250)
     assert len(ready(target).nodes[1]) == 2
 
 
 def test_a_flush_makes_all_batches_ready_until_it_ends() -> None:
     target = accumulator()
-    must_put(target, P0, b"a")
+    put_or_fail(target, P0, b"a")
     target.begin_flush()
     assert list(ready(target).nodes) == [1]
     target.end_flush()
@@ -65,7 +65,7 @@ def test_a_flush_makes_all_batches_ready_until_it_ends() -> None:
 
 def test_waiting_for_memory_and_closing_make_all_batches_ready() -> None:
     target = accumulator()
-    must_put(target, P0, b"a")
+    put_or_fail(target, P0, b"a")
     with target.memory_wait():
         assert list(ready(target).nodes) == [1]
     assert ready(target).nodes == {}
@@ -75,11 +75,11 @@ def test_waiting_for_memory_and_closing_make_all_batches_ready() -> None:
 
 def test_a_flush_ends_when_the_batches_at_its_start_are_complete() -> None:
     target = accumulator()
-    must_put(target, P0, b"a")
+    put_or_fail(target, P0, b"a")
     serial = target.begin_flush()
     assert not target.is_flushed(serial)
     (batch,) = drain(target)
-    must_put(target, P1, b"later")
+    put_or_fail(target, P1, b"later")
     target.release(batch)
     assert target.is_flushed(serial)
 
@@ -101,7 +101,7 @@ def test_a_request_is_limited_by_its_size_and_the_others_follow() -> None:
 
 def test_a_batch_larger_than_a_request_is_sent_alone() -> None:
     target = accumulator()
-    must_put(target, P0, b"x" * 5_000)
+    put_or_fail(target, P0, b"x" * 5_000)
     target.begin_flush()
     assert [batch.record_count for batch in drain(target, max_size=400)] == [1]
 
@@ -125,10 +125,10 @@ def test_a_partition_without_leader_is_reported() -> None:
 
 def test_memory_is_reserved_per_batch_and_released() -> None:
     target = accumulator(buffer_memory=600)
-    must_put(target, P0, b"a")
-    must_put(target, P1, b"b")
+    put_or_fail(target, P0, b"a")
+    put_or_fail(target, P1, b"b")
     assert target.memory_used == 600
-    assert must_put(target, P0, b"fits into the open batch")
+    assert put_or_fail(target, P0, b"fits into the open batch")
     full = b"x" * 250
     assert put(target, P0, full) is None
     target.begin_flush()
@@ -180,8 +180,8 @@ def test_a_new_leader_ends_the_backoff() -> None:
 
 def test_old_batches_expire_from_the_front() -> None:
     target = accumulator()
-    must_put(target, P0, b"x" * 250, now_ms=0)
-    must_put(target, P0, b"y" * 250, now_ms=500)
+    put_or_fail(target, P0, b"x" * 250, now_ms=0)
+    put_or_fail(target, P0, b"y" * 250, now_ms=500)
     assert target.next_expiry_ms(400) == 600
     assert target.take_expired(999) == []
     assert [values(batch) for batch in close_batches(target.take_expired(1_000))] == [[b"x" * 250]]
@@ -202,8 +202,8 @@ def test_an_empty_accumulator_has_no_deadline() -> None:
 
 def test_an_oversized_batch_is_split_in_order() -> None:
     target = accumulator(batch_size=2_000)
-    outcomes = [must_put(target, P0, f"{number:02}".encode() * 20) for number in range(20)]
-    must_put(target, P0, b"z" * 1_900)
+    outcomes = [put_or_fail(target, P0, f"{number:02}".encode() * 20) for number in range(20)]
+    put_or_fail(target, P0, b"z" * 1_900)
     (batch,) = drain(target)
     parts = target.split(batch, now_ms=5)
     assert len(parts) > 1
@@ -218,7 +218,7 @@ def test_an_oversized_batch_is_split_in_order() -> None:
 def test_splitting_ends_with_single_records() -> None:
     target = accumulator(batch_size=2_000, compression=Compression.GZIP)
     for number in range(30):
-        must_put(target, P0, f"{number:02}".encode() * 20)
+        put_or_fail(target, P0, f"{number:02}".encode() * 20)
     target.begin_flush()
     left = drain(target)
     sizes = []

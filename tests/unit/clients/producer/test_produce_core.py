@@ -9,8 +9,8 @@ from tests.support.transactions.accumulators import (
     core,
     drain,
     full_batches,
-    must_put,
     no_connection_error,
+    put_or_fail,
     values,
 )
 from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
@@ -30,7 +30,7 @@ def identity() -> ProducerIdentity:
 
 def test_an_acknowledged_batch_gives_every_record_its_offset() -> None:
     target = core()
-    outcomes = [must_put(target.accumulator, P0, value) for value in (b"a", b"b", b"c")]
+    outcomes = [put_or_fail(target.accumulator, P0, value) for value in (b"a", b"b", b"c")]
     (batch,) = drain(target, ONE, now_ms=10)
     assert not target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=40), 11)
     assert [outcome.result for outcome in outcomes] == [
@@ -41,7 +41,7 @@ def test_an_acknowledged_batch_gives_every_record_its_offset() -> None:
 
 def test_log_append_time_is_used_when_returned() -> None:
     target = core()
-    outcome = must_put(target.accumulator, P0, b"a")
+    outcome = put_or_fail(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=0, log_append_time_ms=5_555), 11)
     assert outcome.result is not None
@@ -50,7 +50,7 @@ def test_log_append_time_is_used_when_returned() -> None:
 
 def test_a_duplicate_is_a_success_without_offset() -> None:
     target = core(identity())
-    outcome = must_put(target.accumulator, P0, b"a")
+    outcome = put_or_fail(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(batch, BatchResult(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), 11)
     assert outcome.result is not None
@@ -60,7 +60,7 @@ def test_a_duplicate_is_a_success_without_offset() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION])
 def test_a_stale_leader_causes_a_metadata_update_and_a_retry(code: ErrorCode) -> None:
     target = core()
-    outcome = must_put(target.accumulator, P0, b"a")
+    outcome = put_or_fail(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
     assert target.on_result(batch, BatchResult(code), 20)
     assert not outcome.done()
@@ -70,7 +70,7 @@ def test_a_stale_leader_causes_a_metadata_update_and_a_retry(code: ErrorCode) ->
 
 def test_a_fatal_error_fails_the_records() -> None:
     target = core()
-    outcome = must_put(target.accumulator, P0, b"a")
+    outcome = put_or_fail(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
     answer = BatchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
     assert not target.on_result(batch, answer, 20)
@@ -82,7 +82,7 @@ def test_a_fatal_error_fails_the_records() -> None:
 
 def test_retries_are_limited() -> None:
     target = core(retries=2)
-    outcome = must_put(target.accumulator, P0, b"a")
+    outcome = put_or_fail(target.accumulator, P0, b"a")
     now_ms = 10
     for _ in range(3):
         (batch,) = drain(target, ONE, now_ms)
@@ -94,9 +94,9 @@ def test_retries_are_limited() -> None:
 
 def test_records_expire_in_the_queue_and_in_flight() -> None:
     target = core()
-    sent = must_put(target.accumulator, P0, b"sent", now_ms=0)
+    sent = put_or_fail(target.accumulator, P0, b"sent", now_ms=0)
     (batch,) = drain(target, ONE, now_ms=10)
-    queued = must_put(target.accumulator, P0, b"queued", now_ms=5)
+    queued = put_or_fail(target.accumulator, P0, b"queued", now_ms=5)
     assert target.expire(999, no_connection_error) == 0
     assert target.expire(1_005, no_connection_error) == 2
     for outcome in (sent, queued):
@@ -108,7 +108,7 @@ def test_records_expire_in_the_queue_and_in_flight() -> None:
 
 def test_an_expired_record_carries_the_error_of_a_full_disk() -> None:
     target = core(delivery_timeout_ms=1_000)
-    outcome = must_put(target.accumulator, P0, b"a", now_ms=0)
+    outcome = put_or_fail(target.accumulator, P0, b"a", now_ms=0)
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(
         batch, BatchResult(ErrorCode.KAFKA_STORAGE_ERROR, error_message="No space left on device"), 11
@@ -120,7 +120,7 @@ def test_an_expired_record_carries_the_error_of_a_full_disk() -> None:
 
 def test_an_oversized_batch_is_split_without_counting_a_retry() -> None:
     target = core(batch_size=1_000)
-    outcomes = [must_put(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
+    outcomes = [put_or_fail(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
     (batch,) = drain(target, ONE, now_ms=10)
     assert not target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     offset = 0
@@ -133,7 +133,7 @@ def test_an_oversized_batch_is_split_without_counting_a_retry() -> None:
 
 def test_a_single_oversized_record_fails() -> None:
     target = core()
-    outcome = must_put(target.accumulator, P0, b"x" * 250)
+    outcome = put_or_fail(target.accumulator, P0, b"x" * 250)
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     assert outcome.error is not None
@@ -172,7 +172,7 @@ def test_the_request_carries_one_batch_per_partition_grouped_by_topic() -> None:
     target = core()
     other = TopicPartition("other", 3)
     for partition in (P0, other, P1):
-        must_put(target.accumulator, partition, str(partition).encode())
+        put_or_fail(target.accumulator, partition, str(partition).encode())
     batches = drain(target, cluster({P0: 1, P1: 1, other: 1}), now_ms=10)
     request = produce_request(batches, ONE, acks=-1, timeout_ms=30_000)
     assert [(topic.name, [data.index for data in topic.partition_data]) for topic in request.topic_data] == [
@@ -222,7 +222,7 @@ def test_nothing_is_sent_without_a_producer_id() -> None:
 def test_sequences_count_records_and_are_in_the_bytes() -> None:
     target = core_after_first_write(identity())
     for _ in range(5):
-        must_put(target.accumulator, P0, b"x" * 70)
+        put_or_fail(target.accumulator, P0, b"x" * 70)
     first, second = drain(target, ONE) + drain(target, ONE)
     headers = [read_header(batch.close()) for batch in (first, second)]
     assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(77, 0, 1), (77, 0, 3)]
@@ -300,9 +300,9 @@ def test_an_unknown_producer_id_raises_the_epoch_once_for_all_in_flight_batches(
 
 def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_completes() -> None:
     target = core_after_first_write(producer_identity := identity(), delivery_timeout_ms=1_000)
-    must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
-    must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
-    must_put(target.accumulator, P0, b"c" * 250, now_ms=600)
+    put_or_fail(target.accumulator, P0, b"a" * 250, now_ms=0)
+    put_or_fail(target.accumulator, P0, b"b" * 250, now_ms=600)
+    put_or_fail(target.accumulator, P0, b"c" * 250, now_ms=600)
     first, second = drain(target, ONE, 600) + drain(target, ONE, 600)
     assert target.expire(1_000, no_connection_error) == 1
     assert drain(target, ONE, now_ms=1_000) == []
@@ -316,8 +316,8 @@ def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_com
 
 def test_the_epoch_is_raised_when_all_in_flight_batches_expired() -> None:
     target = core(producer_identity := identity(), delivery_timeout_ms=1_000)
-    must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
-    must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
+    put_or_fail(target.accumulator, P0, b"a" * 250, now_ms=0)
+    put_or_fail(target.accumulator, P0, b"b" * 250, now_ms=600)
     drain(target, ONE, 600)
     target.expire(1_000, no_connection_error)
     (batch,) = drain(target, ONE, now_ms=1_000)
@@ -339,7 +339,7 @@ def test_a_fatally_refused_record_does_not_block_later_ones() -> None:
 def test_the_parts_of_a_split_batch_keep_its_sequences() -> None:
     target = core(identity(), batch_size=1_000)
     for number in range(6):
-        must_put(target.accumulator, P0, bytes([65 + number]) * 100)
+        put_or_fail(target.accumulator, P0, bytes([65 + number]) * 100)
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     sent_batches = []

@@ -47,7 +47,7 @@ def batches(broker: ScriptedBroker) -> list[bytes]:
     ]
 
 
-def quick(broker: ScriptedBroker, **options: Any) -> Producer:
+def producer_at(broker: ScriptedBroker, **options: Any) -> Producer:
     settings: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
     settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20}
     return Producer(broker.address, **(settings | options))
@@ -56,7 +56,7 @@ def quick(broker: ScriptedBroker, **options: Any) -> Producer:
 async def test_a_retry_after_a_lost_connection_sends_the_same_bytes() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(Close, produce_response(5))
-        async with quick(broker) as producer:
+        async with producer_at(broker) as producer:
             written = await producer.send_and_wait("tides", b"high")
         assert written.offset == 5
         first, second = batches(broker)
@@ -67,7 +67,7 @@ async def test_a_retry_after_a_lost_connection_sends_the_same_bytes() -> None:
 async def test_a_request_to_an_unresponsive_broker_times_out() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(Silence, produce_response(5))
-        async with quick(broker, request_timeout_ms=100) as producer:
+        async with producer_at(broker, request_timeout_ms=100) as producer:
             assert (await producer.send_and_wait("tides", b"high")).offset == 5
 
 
@@ -81,7 +81,7 @@ async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
             ProduceResponse(responses=refusal.responses, node_endpoints=(endpoint,))
         )
         new.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(9))
-        async with quick(old, retry_backoff_ms=600_000, retry_backoff_max_ms=600_000) as producer:
+        async with producer_at(old, retry_backoff_ms=600_000, retry_backoff_max_ms=600_000) as producer:
             written = await asyncio.wait_for(producer.send_and_wait("tides", b"high"), TIMEOUT_S)
         assert written.offset == 9
         assert len(batches(new)) == 1
@@ -99,14 +99,14 @@ async def test_metadata_is_refreshed_after_a_leader_change() -> None:
         old.leaders[0] = new.leaders[0] = 1
         old.handlers[ApiKey.PRODUCE] = refuse
         new.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(9))
-        async with quick(old) as producer:
+        async with producer_at(old) as producer:
             assert (await producer.send_and_wait("tides", b"high")).offset == 9
 
 
 async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(), Silence)
-        async with quick(broker, batch_size=100) as producer:
+        async with producer_at(broker, batch_size=100) as producer:
             await producer.send_and_wait("tides", b"the broker knows this producer now")
             deliveries = [await producer.send("tides", b"x" * 90) for _ in range(12)]
             await eventually(lambda: len(batches(broker)) == 6)
@@ -121,7 +121,7 @@ async def test_send_waits_for_a_full_buffer_and_then_fails() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         options = {"batch_size": 1_000, "buffer_memory": 2_000, "max_block_ms": 100}
-        producer = quick(broker, **options)
+        producer = producer_at(broker, **options)
         await producer.start()
         await producer.send("tides", b"x" * 900)
         await producer.send("tides", b"x" * 900)
@@ -136,7 +136,7 @@ async def test_senders_waiting_for_memory_continue_in_order() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda request: produce_response(next(offset))
-        async with quick(broker, batch_size=200, buffer_memory=400) as producer:
+        async with producer_at(broker, batch_size=200, buffer_memory=400) as producer:
 
             async def send(number: int) -> int:
                 return (await producer.send_and_wait("tides", b"%03d" % number + b"x" * 150)).offset
@@ -148,7 +148,9 @@ async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda request: produce_response(next(offset))
-        async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000) as producer:
+        async with producer_at(
+            broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000
+        ) as producer:
             await producer.send("tides", b"x" * 800)
             values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
             sends = [asyncio.create_task(producer.send("tides", value)) for value in values]  # type: ignore[arg-type]
@@ -166,7 +168,7 @@ async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
 async def test_close_fails_all_senders_that_wait_for_memory() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
-        producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000)
+        producer = producer_at(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000)
         await producer.start()
         await producer.send("tides", b"x" * 800)
         waiting = [asyncio.create_task(producer.send("tides", b"x" * 800)) for _ in range(3)]
@@ -186,7 +188,7 @@ async def test_records_expire_when_no_broker_accepts_them() -> None:
             produce_response(error=ErrorCode.NOT_ENOUGH_REPLICAS)
         )
         options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
-        async with quick(broker, **options) as producer:
+        async with producer_at(broker, **options) as producer:
             with pytest.raises(KafkaError) as caught:
                 await producer.send_and_wait("tides", b"high")
         # A refusal that arrives at the deadline is itself reported as the reason.
@@ -203,7 +205,7 @@ async def test_a_producer_id_is_requested_until_it_is_returned() -> None:
         granted = InitProducerIdResponse(producer_id=9, producer_epoch=0)
         broker.handlers[ApiKey.INIT_PRODUCER_ID] = responses_in_order(loading, granted)
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response())
-        async with quick(broker) as producer:
+        async with producer_at(broker) as producer:
             await producer.send_and_wait("tides", b"high")
         assert read_header(batches(broker)[0]).producer_id == 9
 
@@ -212,7 +214,7 @@ async def test_a_refused_producer_id_fails_sent_records() -> None:
     async with scripted_brokers() as [broker]:
         refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         broker.handlers[ApiKey.INIT_PRODUCER_ID] = responses_in_order(refusal)
-        async with quick(broker) as producer:
+        async with producer_at(broker) as producer:
             with pytest.raises(KafkaError) as caught:
                 await producer.send_and_wait("tides", b"high")
         assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -221,7 +223,7 @@ async def test_a_refused_producer_id_fails_sent_records() -> None:
 async def test_without_idempotence_no_producer_id_is_requested() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response())
-        async with quick(broker, enable_idempotence=False, acks=1) as producer:
+        async with producer_at(broker, enable_idempotence=False, acks=1) as producer:
             await producer.send_and_wait("tides", b"high")
         assert broker.requests(ApiKey.INIT_PRODUCER_ID) == []
         assert read_header(batches(broker)[0]).producer_id == -1
@@ -231,14 +233,14 @@ async def test_without_idempotence_no_producer_id_is_requested() -> None:
 async def test_a_response_without_the_partition_is_an_error() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(ProduceResponse())
-        async with quick(broker) as producer:
+        async with producer_at(broker) as producer:
             with pytest.raises(KafkaError, match="tides-0") as caught:
                 await producer.send_and_wait("tides", b"high")
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_an_unknown_partition_is_refused_at_once() -> None:
-    async with scripted_brokers() as [broker], quick(broker) as producer:
+    async with scripted_brokers() as [broker], producer_at(broker) as producer:
         with pytest.raises(KafkaError, match="no partition 7") as caught:
             await producer.send("tides", b"high", partition=7)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -247,7 +249,7 @@ async def test_an_unknown_partition_is_refused_at_once() -> None:
 async def test_close_sends_buffered_records() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
-        producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
+        producer = producer_at(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
         await producer.start()
         delivery = await producer.send("tides", b"high")
         await producer.close()
@@ -260,7 +262,7 @@ async def test_a_cancelled_close_leaves_no_task() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         before = asyncio.all_tasks()
-        producer = quick(broker)
+        producer = producer_at(broker)
         await producer.start()
         delivery = await producer.send("tides", b"high")
         with pytest.raises(TimeoutError):
@@ -277,7 +279,7 @@ async def test_an_error_in_the_application_does_not_lose_sent_records() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         with pytest.raises(ZeroDivisionError):
-            async with quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+            async with producer_at(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
                 delivery = await producer.send("tides", b"high")
                 raise ZeroDivisionError
         assert (await delivery).offset == 3
@@ -288,7 +290,7 @@ async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(asyncio.CancelledError):
-                async with quick(broker) as producer:
+                async with producer_at(broker) as producer:
                     delivery = await producer.send("tides", b"high")
                     raise asyncio.CancelledError
         assert isinstance(delivery.exception(), KafkaError)
@@ -297,7 +299,7 @@ async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
 async def test_flush_sends_without_linger_and_times_out() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3), Silence)
-        producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
+        producer = producer_at(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
         await producer.start()
         delivery = await producer.send("tides", b"high")
         await producer.flush()
@@ -311,7 +313,7 @@ async def test_flush_sends_without_linger_and_times_out() -> None:
 async def test_a_cancelled_delivery_does_not_affect_its_batch() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
-        async with quick(broker, linger_ms=50) as producer:
+        async with producer_at(broker, linger_ms=50) as producer:
             first = await producer.send("tides", b"1")
             second = await producer.send("tides", b"2")
             first.cancel()
@@ -321,7 +323,7 @@ async def test_a_cancelled_delivery_does_not_affect_its_batch() -> None:
 async def test_a_record_that_cannot_be_encoded_is_refused_without_a_change() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
-        async with quick(broker) as producer:
+        async with producer_at(broker) as producer:
             for value in ("text", 5):
                 with pytest.raises(TypeError):
                     await producer.send("tides", value)  # type: ignore[arg-type]
@@ -333,7 +335,7 @@ async def test_a_record_that_cannot_be_encoded_is_refused_without_a_change() -> 
 async def test_deliveries_work_with_gather_and_callbacks() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(10))
-        async with quick(broker, linger_ms=20) as producer:
+        async with producer_at(broker, linger_ms=20) as producer:
             called_with: list[int] = []
             deliveries = [await producer.send("tides", b"high") for _ in range(3)]
             for delivery in deliveries:
@@ -358,7 +360,7 @@ async def test_an_invalid_timestamp_is_refused_without_a_change_to_its_batch(
 ) -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
-        async with quick(broker, linger_ms=50) as producer:
+        async with producer_at(broker, linger_ms=50) as producer:
             before = await producer.send("tides", b"before", timestamp_ms=1_000)
             with pytest.raises((TypeError, KafkaError), match=expected_text):
                 await producer.send("tides", b"high", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
@@ -374,7 +376,7 @@ def broken(builder: BatchBuilder) -> bytearray:
 
 async def test_a_failed_sender_task_fails_all_records_and_accepts_no_more() -> None:
     async with scripted_brokers() as [broker]:
-        producer = quick(broker, linger_ms=50)
+        producer = producer_at(broker, linger_ms=50)
         await producer.start()
         deliveries = [await producer.send("tides", b"high") for _ in range(3)]
         with pytest.MonkeyPatch.context() as patch:

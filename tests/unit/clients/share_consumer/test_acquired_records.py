@@ -23,7 +23,7 @@ def records(*offsets: int) -> list[ConsumerRecord]:
     return [record(offset) for offset in offsets]
 
 
-def acquired(first: int, last: int, *missing: int) -> AcquiredRange:
+def acquired_range(first: int, last: int, *missing: int) -> AcquiredRange:
     offsets = (offset for offset in range(first, last + 1) if offset not in missing)
     return AcquiredRange(AcquiredOffsets(first, last, 1), records(*offsets))
 
@@ -42,16 +42,16 @@ def test_ranges_without_records_are_kept() -> None:
 
 
 def test_a_complete_range_is_accepted_with_one_type() -> None:
-    assert acquired(5, 9).acknowledgement() == Acknowledgement(5, 9, (ACCEPT,))
+    assert acquired_range(5, 9).acknowledgement() == Acknowledgement(5, 9, (ACCEPT,))
 
 
 def test_missing_offsets_are_acknowledged_as_gaps() -> None:
-    assert acquired(5, 8, 6).acknowledgement() == Acknowledgement(5, 8, (ACCEPT, 0, ACCEPT, ACCEPT))
-    assert acquired(5, 6, 5, 6).acknowledgement() == Acknowledgement(5, 6, (0,))
+    assert acquired_range(5, 8, 6).acknowledgement() == Acknowledgement(5, 8, (ACCEPT, 0, ACCEPT, ACCEPT))
+    assert acquired_range(5, 6, 5, 6).acknowledgement() == Acknowledgement(5, 6, (0,))
 
 
 def test_single_decisions_have_their_own_types() -> None:
-    one = acquired(0, 3, 2)
+    one = acquired_range(0, 3, 2)
     assert one.undecided_count == 3
     assert one.decide(0, AcknowledgeType.REJECT) and not one.decide(2, AcknowledgeType.ACCEPT)
     assert one.undecided_count == 2
@@ -60,14 +60,14 @@ def test_single_decisions_have_their_own_types() -> None:
 
 
 def test_equal_decisions_are_sent_as_one_type() -> None:
-    one = acquired(0, 2)
+    one = acquired_range(0, 2)
     for offset in range(3):
         one.decide(offset, AcknowledgeType.RELEASE)
     assert one.acknowledgement() == Acknowledgement(0, 2, (RELEASE,))
 
 
 def test_the_undecided_part_of_a_range_is_divided_from_the_rest() -> None:
-    one = acquired(0, 5, 3)
+    one = acquired_range(0, 5, 3)
     one.decide(1, AcknowledgeType.ACCEPT)
     one.decide(2, AcknowledgeType.REJECT)
     decided, undecided = one.divided()
@@ -77,7 +77,7 @@ def test_the_undecided_part_of_a_range_is_divided_from_the_rest() -> None:
 
 
 def test_renewed_records_are_ranges_without_decisions() -> None:
-    one = acquired(0, 5)
+    one = acquired_range(0, 5)
     for offset, kind in enumerate((ACCEPT, RENEW, RENEW, ACCEPT, RENEW, ACCEPT)):
         one.decide(offset, AcknowledgeType(kind))
     again = one.renewed()

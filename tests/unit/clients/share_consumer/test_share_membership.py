@@ -26,7 +26,7 @@ def response(epoch: int = 3, partitions: tuple[int, ...] | None = (1, 0)) -> Sha
     return ShareGroupHeartbeatResponse(member_epoch=epoch, heartbeat_interval_ms=1000, assignment=assignment)
 
 
-def joined() -> ShareMembership:
+def joined_membership() -> ShareMembership:
     membership = ShareMembership("g", "m", "rack")
     membership.request(TOPICS, 0)
     membership.on_response(response(), 0)
@@ -45,27 +45,27 @@ def test_a_member_joins_with_its_topics_and_then_sends_only_changes() -> None:
 
 
 def test_topics_are_sent_again_after_a_lost_response() -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.request(TOPICS, 1000)
     assert membership.request(TOPICS, 2000).subscribed_topic_names == ("t",)
 
 
 def test_a_response_without_an_assignment_keeps_the_last_one() -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.on_response(response(4, None), 1000)
     assert membership.assigned == {TOPIC_ID: (0, 1)}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_a_fenced_member_joins_again(code: ErrorCode) -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.on_response(ShareGroupHeartbeatResponse(error_code=code), 1000)
     assert membership.state is MemberState.JOINING and membership.assigned == {}
     assert membership.request(TOPICS, 1000).member_epoch == 0
 
 
 def test_an_error_that_is_not_retriable_is_final() -> None:
-    membership = joined()
+    membership = joined_membership()
     with pytest.raises(KafkaError, match="share group 'g'"):
         membership.on_response(
             ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), 0
@@ -74,7 +74,7 @@ def test_an_error_that_is_not_retriable_is_final() -> None:
 
 
 def test_a_member_leaves_once_and_can_join_again() -> None:
-    membership = joined()
+    membership = joined_membership()
     leave = membership.leave_request()
     assert leave is not None and leave.member_epoch == -1
     assert membership.leave_request() is None

@@ -126,10 +126,10 @@ def expect(
     fixture: TransactionalProducerFixture, message: Any, response: Any, code: ErrorCode, expected: Expected
 ) -> None:
     """Expect a step after which the same request is sent again, or a state with this error."""
-    step = fixture.answer(response)
+    step = fixture.respond(response)
     if isinstance(expected, Step):
         assert step is expected
-        assert fixture.next() == message
+        assert fixture.next_request() == message
         return
     assert fixture.state is expected
     if expected is S.INITIALIZING:
@@ -139,10 +139,10 @@ def expect(
 
 
 @cases(INIT)
-def test_responses_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
+def test_the_error_of_init_producer_id_determines_the_state(code: ErrorCode, expected: Expected) -> None:
     fixture = TransactionalProducerFixture(is_v2=False)
     fixture.manager.begin_init(is_v2=False)
-    expect(fixture, fixture.next(), init_producer_id_response(-1, -1, code), code, expected)
+    expect(fixture, fixture.next_request(), init_producer_id_response(-1, -1, code), code, expected)
     if fixture.state is S.UNINITIALIZED:
         with pytest.raises(KafkaError):
             fixture.manager.lifecycle.take_result()
@@ -150,41 +150,43 @@ def test_responses_to_init_producer_id(code: ErrorCode, expected: Expected) -> N
 
 
 @cases(ADD_PARTITIONS)
-def test_responses_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -> None:
+def test_the_error_of_add_partitions_to_txn_determines_the_state(code: ErrorCode, expected: Expected) -> None:
     fixture = ready()
     fixture.manager.begin_transaction()
     fixture.manager.add_partition(P0)
-    expect(fixture, fixture.next(), add_partitions_response(P0, code=code), code, expected)
+    expect(fixture, fixture.next_request(), add_partitions_response(P0, code=code), code, expected)
 
 
 @cases(ADD_OFFSETS)
-def test_responses_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> None:
+def test_the_error_of_add_offsets_to_txn_determines_the_state(code: ErrorCode, expected: Expected) -> None:
     fixture = ready()
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
-    expect(fixture, fixture.next(), add_offsets_response(code), code, expected)
+    expect(fixture, fixture.next_request(), add_offsets_response(code), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
 @BOTH_VERSIONS
 @cases(COMMIT_OFFSETS)
-def test_responses_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_the_error_of_txn_offset_commit_determines_the_state(
+    code: ErrorCode, expected: Expected, is_v2: bool
+) -> None:
     fixture = ready(is_v2=is_v2)
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
     if not is_v2:
         fixture.exchange(add_offsets_response())
-    expect(fixture, fixture.next(), txn_offset_commit_response({P0: code}), code, expected)
+    expect(fixture, fixture.next_request(), txn_offset_commit_response({P0: code}), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
 @BOTH_VERSIONS
 @cases(COMMIT)
-def test_responses_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_the_error_of_a_commit_determines_the_state(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     fixture.commit()
-    expect(fixture, fixture.next(), end_txn_response(code), code, expected)
+    expect(fixture, fixture.next_request(), end_txn_response(code), code, expected)
     if expected is S.ABORTABLE_ERROR:
         with pytest.raises(AbortableTransactionError):
             fixture.manager.lifecycle.take_result()
@@ -194,16 +196,18 @@ def test_responses_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool)
 
 @BOTH_VERSIONS
 @cases(ABORT)
-def test_responses_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_the_error_of_an_abort_determines_the_state(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     fixture.abort()
-    expect(fixture, fixture.next(), end_txn_response(code), code, expected)
+    expect(fixture, fixture.next_request(), end_txn_response(code), code, expected)
 
 
 @BOTH_VERSIONS
 @cases(BATCH)
-def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_a_refused_batch_ends_the_transaction_or_the_producer(
+    code: ErrorCode, expected: Expected, is_v2: bool
+) -> None:
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     written = put(fixture)
@@ -227,11 +231,13 @@ def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: boo
         (E.TRANSACTION_ABORTABLE, S.ABORTABLE_ERROR),
     ],
 )
-def test_an_unavailable_coordinator(code: ErrorCode, expected: TransactionState) -> None:
+def test_the_error_of_a_request_that_was_not_sent_determines_the_state(
+    code: ErrorCode, expected: TransactionState
+) -> None:
     fixture = ready(is_v2=True)
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
-    fixture.next()
+    fixture.next_request()
     fixture.manager.on_not_sent(KafkaError(code, "no"))
     assert fixture.state is expected
     assert work.error is not None and work.error.code is code
@@ -252,8 +258,8 @@ def test_operation_not_attempted_means_another_partition_failed() -> None:
         fixture.manager.begin_transaction()
         fixture.manager.add_partition(P0)
         fixture.manager.add_partition(P1)
-        fixture.next()
-        step = fixture.answer(add_partitions_results_response({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
+        fixture.next_request()
+        step = fixture.respond(add_partitions_results_response({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
         if expected is None:
             assert step is Step.RETRY
         else:
@@ -267,8 +273,8 @@ def test_a_response_without_a_partition_is_not_a_success() -> None:
     fixture.manager.begin_transaction()
     fixture.manager.add_partition(P0)
     fixture.manager.add_partition(P1)
-    fixture.next()
-    fixture.answer(add_partitions_response(P0))
+    fixture.next_request()
+    fixture.respond(add_partitions_response(P0))
     assert fixture.state is S.ABORTABLE_ERROR
 
 
@@ -276,9 +282,9 @@ def test_offsets_with_retriable_errors_are_sent_again_without_the_committed_ones
     fixture = ready(is_v2=True)
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
-    fixture.next()
+    fixture.next_request()
     assert (
-        fixture.answer(txn_offset_commit_response({P0: E.NONE, P1: E.NOT_COORDINATOR}))
+        fixture.respond(txn_offset_commit_response({P0: E.NONE, P1: E.NOT_COORDINATOR}))
         is Step.FIND_COORDINATOR
     )
     assert list(work.remaining) == [P1]

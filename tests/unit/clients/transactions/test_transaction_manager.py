@@ -48,7 +48,7 @@ def test_before_version_2_partitions_are_added_before_their_records_are_sent() -
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
     assert read_header(batch.close()).is_transactional
     fixture.commit()
-    assert fixture.next() is None, "not before the records are written"
+    assert fixture.next_request() is None, "not before the records are written"
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     assert written.result is not None
     message = fixture.exchange(end_txn_response())
@@ -62,7 +62,7 @@ def test_with_version_2_nothing_is_added_and_the_end_returns_the_next_epoch() ->
     fixture = ready(is_v2=True)
     fixture.manager.begin_transaction()
     put(fixture)
-    assert fixture.next() is None
+    assert fixture.next_request() is None
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     fixture.commit()
@@ -85,7 +85,7 @@ def test_request_versions_are_limited_by_the_transaction_version(is_v2: bool) ->
     offsets = fixture.manager.next_request(has_incomplete=False)
     assert offsets is not None and offsets.highest_version == (5 if is_v2 else 4)
     assert offsets.group_id == "harbour"
-    fixture.answer(txn_offset_commit_response({P0: E.NONE}))
+    fixture.respond(txn_offset_commit_response({P0: E.NONE}))
     fixture.commit()
     end = fixture.manager.next_request(has_incomplete=False)
     assert end is not None and end.highest_version == (5 if is_v2 else 4)
@@ -122,7 +122,7 @@ def test_an_empty_transaction_ends_without_a_request(is_v2: bool) -> None:
         fixture = ready(is_v2=is_v2)
         fixture.open()
         getattr(fixture, end)()
-        assert fixture.next() is None
+        assert fixture.next_request() is None
         fixture.manager.lifecycle.take_result()
         assert fixture.state is S.READY
 
@@ -131,8 +131,8 @@ def test_an_upgrade_to_version_2_gets_a_new_epoch_between_transactions() -> None
     fixture = ready()
     fixture.open(P0)
     fixture.manager.begin_commit(is_v2=True)
-    assert fixture.manager.next_request(has_incomplete=False).highest_version == 4  # type: ignore[union-attr]
-    fixture.answer(end_txn_response())
+    assert fixture.manager.next_request(has_incomplete=False).highest_version == 4
+    fixture.respond(end_txn_response())
     assert not fixture.manager.lifecycle.is_idle
     message = fixture.exchange(init_producer_id_response(7, 1))
     assert isinstance(message, InitProducerIdRequest)
@@ -149,9 +149,9 @@ def test_a_commit_without_response_is_repeated_with_the_same_epoch(is_v2: bool) 
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     fixture.commit()
-    first = fixture.next()
+    first = fixture.next_request()
     assert fixture.manager.on_no_response(was_sent=True) is Step.RETRY
-    assert fixture.next() == first
+    assert fixture.next_request() == first
 
 
 def test_before_version_2_a_lost_response_raises_the_epoch_to_fence_a_late_request() -> None:
@@ -159,7 +159,7 @@ def test_before_version_2_a_lost_response_raises_the_epoch_to_fence_a_late_reque
     fixture = ready()
     fixture.open(P0)
     fixture.commit()
-    fixture.next()
+    fixture.next_request()
     fixture.manager.on_no_response(was_sent=True)
     fixture.exchange(end_txn_response())
     assert not fixture.manager.lifecycle.is_idle, "the late EndTxn could still end the next transaction"
@@ -173,7 +173,7 @@ def test_an_unsent_batch_needs_no_new_epoch() -> None:
     fixture = ready()
     fixture.open(P0)
     fixture.commit()
-    fixture.next()
+    fixture.next_request()
     fixture.manager.on_no_response(was_sent=False)
     fixture.exchange(end_txn_response())
     assert fixture.state is S.READY
@@ -184,7 +184,7 @@ def test_an_abort_ends_a_transaction_that_a_lost_addition_may_have_started() -> 
         fixture = ready()
         fixture.manager.begin_transaction()
         put(fixture)
-        fixture.next()
+        fixture.next_request()
         fixture.manager.on_no_response(was_sent=True)
         fixture.abort()
         fixture.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED))
@@ -199,7 +199,7 @@ def test_a_successful_commit_counts_although_the_next_epoch_is_unavailable() -> 
     fixture = ready()
     fixture.open(P0)
     fixture.commit()
-    fixture.next()
+    fixture.next_request()
     fixture.manager.on_no_response(was_sent=True)
     fixture.exchange(end_txn_response())
     fixture.exchange(init_producer_id_response(code=E.PRODUCER_FENCED))
@@ -236,7 +236,7 @@ def test_an_abort_discards_unsent_batches_and_waits_for_sent_ones() -> None:
     assert drain(fixture.core, LEADERS, now_ms=40) == []
     assert fixture.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED, "aborted"))
     assert second.error is not None and second.error.code is E.OPERATION_NOT_ATTEMPTED
-    assert fixture.next() is None, "a batch is in flight"
+    assert fixture.next_request() is None, "a batch is in flight"
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 50)
     assert first.result is not None
     assert isinstance(fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1)), EndTxnRequest)
@@ -287,7 +287,7 @@ def test_a_refused_record_prevents_the_commit_of_its_transaction() -> None:
     with pytest.raises(AbortableTransactionError, match="9 bytes"):
         fixture.commit()
     fixture.abort()
-    assert fixture.next() is None
+    assert fixture.next_request() is None
     assert fixture.state is S.READY
 
 

@@ -85,7 +85,7 @@ def test_the_request_has_length_and_host() -> None:
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", b""),
     ],
 )
-def test_complete_responses(received: bytes, body: bytes) -> None:
+def test_complete_responses_have_status_and_body(received: bytes, body: bytes) -> None:
     assert parse_response(received) == (200, body)
 
 
@@ -101,7 +101,7 @@ def test_complete_responses(received: bytes, body: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
     ],
 )
-def test_incomplete_responses_and_garbage(received: bytes) -> None:
+def test_incomplete_responses_and_garbage_are_errors_without_secrets(received: bytes) -> None:
     with pytest.raises(HttpError, match="no complete HTTP response") as raised:
         parse_response(received)
     assert SECRET not in str(raised.value)
@@ -125,13 +125,13 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 async def test_a_server_that_sends_slowly_is_abandoned() -> None:
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"x")
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with run_server(drip) as url:
+    async with run_server(send_slowly) as url:
         assert await failure(url, SHORT) == "no response within 200 ms"
 
 

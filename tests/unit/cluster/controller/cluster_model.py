@@ -130,7 +130,7 @@ class ClusterModel:
     def _follow_partition(self, place: Place, partition: PartitionImage) -> None:
         records = self.records.setdefault(place, Records())
         records.logs = {replica: records.logs.get(replica, []) for replica in partition.replicas}
-        if partition.leader not in self.up() or partition.leader_epoch == records.leader_epoch:
+        if partition.leader not in self.live_brokers() or partition.leader_epoch == records.leader_epoch:
             return  # A leader without a process does not act on its election.
         records.leader_epoch = partition.leader_epoch
         log = records.logs[partition.leader]
@@ -215,7 +215,7 @@ class ClusterModel:
         ):
             pass
 
-    def up(self) -> list[int]:
+    def live_brokers(self) -> list[int]:
         """Return the brokers whose process runs under its latest registration."""
         return [
             broker
@@ -238,7 +238,7 @@ class ClusterModel:
     def produce(self, topic: TopicImage, index: int, min_insync: int, lagging: Iterable[int] = ()) -> None:
         """Append a record at the leader, replicate it, and commit it if possible."""
         place, partition = (topic.id, index), topic.partitions[index]
-        alive = self.up()
+        alive = self.live_brokers()
         if partition.leader not in alive:
             return
         records = self.records[place]
@@ -262,7 +262,7 @@ class ClusterModel:
         """Send the set of replicas that have all records; the request may be delivered late or never."""
         place, partition = (topic.id, index), topic.partitions[index]
         records, leader = self.records[place], partition.leader
-        if leader not in self.up():
+        if leader not in self.live_brokers():
             return
         log = records.logs[leader]
         recovered = int(LeaderRecoveryState.RECOVERED)

@@ -75,7 +75,8 @@ def test_an_invalid_entry_is_refused_and_others_are_added(wrong: AclBinding) -> 
 
 
 def test_the_cluster_resource_has_a_fixed_name() -> None:
-    with_entries(READER._replace(resource_type=CLUSTER, resource_name="kafka-cluster"))
+    entry = READER._replace(resource_type=CLUSTER, resource_name="kafka-cluster")
+    assert bindings_in(with_entries(entry)) == {entry}
 
 
 def test_filters_remove_matching_entries() -> None:

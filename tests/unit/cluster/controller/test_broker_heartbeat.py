@@ -40,7 +40,7 @@ class Brokers:
         self.heartbeats = BrokerHeartbeats(SESSION_MS)
         self.heartbeats.activate(image, self.now_ms)
 
-    def beat(self, broker: int, *, offset: int | None = None, **fields: Any) -> HeartbeatReply:
+    def heartbeat(self, broker: int, *, offset: int | None = None, **fields: Any) -> HeartbeatReply:
         epoch = self.image.brokers[broker].epoch
         request = BrokerHeartbeatRequest(
             broker_id=broker,
@@ -110,9 +110,9 @@ def orders(partitions: int, factor: int, min_insync: int = 2) -> CreatableTopic:
 def test_a_broker_is_unfenced_when_it_has_applied_its_own_registration() -> None:
     cluster = brokers(1)
     epoch = cluster.register(7, incarnation=70)
-    assert cluster.beat(7, offset=epoch - 1) == HeartbeatReply(False, True, False, None)
-    assert cluster.beat(7, offset=epoch, want_fence=True).is_fenced
-    assert cluster.beat(7, offset=epoch) == HeartbeatReply(True, False, False, None)
+    assert cluster.heartbeat(7, offset=epoch - 1) == HeartbeatReply(False, True, False, None)
+    assert cluster.heartbeat(7, offset=epoch, want_fence=True).is_fenced
+    assert cluster.heartbeat(7, offset=epoch) == HeartbeatReply(True, False, False, None)
     assert not cluster.is_fenced(7)
 
 
@@ -130,10 +130,10 @@ def test_a_heartbeat_with_another_epoch_returns_stale_broker_epoch() -> None:
 def test_an_unfenced_broker_becomes_leader_of_offline_partitions() -> None:
     cluster = brokers(1, 2, topic=orders(4, 1))
     own = [index for index in range(4) if cluster.partition(index).leader == 1]
-    cluster.beat(1, want_fence=True)
+    cluster.heartbeat(1, want_fence=True)
     assert all(cluster.partition(index).leader == -1 for index in own)
     assert all(cluster.partition(index).eligible_leader_replicas == (1,) for index in own)
-    cluster.beat(1)
+    cluster.heartbeat(1)
     assert own
     assert all(cluster.partition(index).leader == 1 for index in own)
     assert all(cluster.partition(index).leader_epoch == 2 for index in own)
@@ -144,7 +144,7 @@ def test_an_unfenced_broker_becomes_leader_of_offline_partitions() -> None:
 
 def test_a_broker_without_leader_partitions_may_shut_down_at_once() -> None:
     cluster = brokers(1, 2)
-    reply = cluster.beat(1, want_shut_down=True)
+    reply = cluster.heartbeat(1, want_shut_down=True)
     assert reply.should_shut_down and reply.is_fenced
     assert cluster.is_fenced(1)
 
@@ -152,59 +152,59 @@ def test_a_broker_without_leader_partitions_may_shut_down_at_once() -> None:
 def test_a_leader_may_shut_down_when_all_active_brokers_applied_the_new_leaders() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     before = cluster.image.offset
-    reply = cluster.beat(1, want_shut_down=True)
+    reply = cluster.heartbeat(1, want_shut_down=True)
     assert reply == HeartbeatReply(True, False, False, cluster.image.offset)
     assert cluster.image.offset > before
     assert cluster.image.brokers[1].in_controlled_shutdown
     assert all(cluster.partition(index).leader != 1 for index in range(3))
     assert all(1 not in cluster.partition(index).isr for index in range(3))
-    cluster.beat(2, offset=before)
-    cluster.beat(3)
-    assert not cluster.beat(1, want_shut_down=True).should_shut_down
-    cluster.beat(2)
-    assert cluster.beat(1, want_shut_down=True) == HeartbeatReply(True, True, True, None)
+    cluster.heartbeat(2, offset=before)
+    cluster.heartbeat(3)
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    cluster.heartbeat(2)
+    assert cluster.heartbeat(1, want_shut_down=True) == HeartbeatReply(True, True, True, None)
     assert cluster.is_fenced(1)
 
 
 def test_the_last_broker_may_shut_down() -> None:
     cluster = brokers(1, topic=orders(2, 1))
-    cluster.beat(1, want_shut_down=True)
-    assert cluster.beat(1, want_shut_down=True).should_shut_down
+    cluster.heartbeat(1, want_shut_down=True)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
     assert cluster.partition().leader == -1
 
 
 def test_a_new_controller_continues_a_controlled_shutdown() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
-    cluster.beat(1, want_shut_down=True)
+    cluster.heartbeat(1, want_shut_down=True)
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
-    assert cluster.beat(1, want_shut_down=True).should_shut_down
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
 def test_a_broker_that_requests_shutdown_in_its_first_heartbeat_may_shut_down() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
-    reply = cluster.beat(1, want_shut_down=True, want_fence=True)
+    reply = cluster.heartbeat(1, want_shut_down=True, want_fence=True)
     assert reply.should_shut_down
     assert all(cluster.partition(index).leader == 2 for index in range(4))
 
 
 def test_a_process_in_controlled_shutdown_is_not_unfenced_again() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
-    cluster.beat(1, want_shut_down=True)
+    cluster.heartbeat(1, want_shut_down=True)
     cluster.now_ms += SESSION_MS + 1
-    cluster.beat(2)
+    cluster.heartbeat(2)
     assert cluster.fence_stale()
-    assert cluster.beat(1).is_fenced
-    assert cluster.beat(1, want_shut_down=True).should_shut_down
+    assert cluster.heartbeat(1).is_fenced
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
 def test_a_broker_stays_eligible_after_a_clean_restart() -> None:
     cluster = brokers(1, topic=orders(1, 1))
     epoch = cluster.image.brokers[1].epoch
-    cluster.beat(1, want_shut_down=True)
-    cluster.beat(1, want_shut_down=True)
+    cluster.heartbeat(1, want_shut_down=True)
+    cluster.heartbeat(1, want_shut_down=True)
     assert cluster.register(1, incarnation=71, previous_epoch=epoch) == cluster.image.offset
     assert cluster.partition().eligible_leader_replicas == (1,)
-    cluster.beat(1)
+    cluster.heartbeat(1)
     assert (cluster.partition().leader, cluster.partition().leader_recovery_state) == (1, 0)
 
 
@@ -214,8 +214,8 @@ def test_a_broker_stays_eligible_after_a_clean_restart() -> None:
 def test_brokers_with_expired_sessions_are_fenced_in_order_of_expiry() -> None:
     cluster = brokers(1, 2, 3, topic=orders(6, 3))
     cluster.now_ms += 1000
-    cluster.beat(2)
-    cluster.beat(3)
+    cluster.heartbeat(2)
+    cluster.heartbeat(3)
     assert cluster.heartbeats.next_deadline_ms(cluster.image, cluster.now_ms) == 1000 + SESSION_MS + 1
     cluster.now_ms = 1000 + SESSION_MS
     assert not cluster.fence_stale()
@@ -242,34 +242,34 @@ def test_a_fenced_broker_is_unfenced_only_after_it_applied_its_fencing() -> None
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     offset_before_fencing = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
-    cluster.beat(2)
-    cluster.beat(3)
+    cluster.heartbeat(2)
+    cluster.heartbeat(3)
     assert cluster.fence_stale() and cluster.is_fenced(1)
-    assert cluster.beat(1, offset=offset_before_fencing).is_fenced
+    assert cluster.heartbeat(1, offset=offset_before_fencing).is_fenced
     fenced_offset = cluster.image.offset
-    assert cluster.beat(1, offset=fenced_offset - 1).is_fenced
-    assert not cluster.beat(1, offset=fenced_offset).is_fenced
+    assert cluster.heartbeat(1, offset=fenced_offset - 1).is_fenced
+    assert not cluster.heartbeat(1, offset=fenced_offset).is_fenced
 
 
 def test_a_new_controller_unfences_only_brokers_that_applied_their_fencing() -> None:
     cluster = brokers(1, 2, topic=orders(2, 2))
     offset_before_fencing = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
-    cluster.beat(2)
+    cluster.heartbeat(2)
     assert cluster.fence_stale()
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
-    assert cluster.beat(1, offset=offset_before_fencing).is_fenced
-    assert not cluster.beat(1).is_fenced
+    assert cluster.heartbeat(1, offset=offset_before_fencing).is_fenced
+    assert not cluster.heartbeat(1).is_fenced
 
 
 def test_time_in_which_the_controller_was_paused_expires_no_session() -> None:
     cluster = brokers(1, 2)
     cluster.now_ms += 1000
-    cluster.beat(2)
+    cluster.heartbeat(2)
     cluster.now_ms += 3 * SESSION_MS
     cluster.heartbeats.extend_sessions(3 * SESSION_MS, cluster.now_ms)
     assert not cluster.fence_stale()
-    cluster.beat(2)
+    cluster.heartbeat(2)
     cluster.now_ms += SESSION_MS - 999
     assert cluster.fence_stale() and not cluster.fence_stale()
     assert cluster.is_fenced(1) and not cluster.is_fenced(2)
@@ -281,20 +281,20 @@ def test_jepsen_2013_a_partition_without_in_sync_replicas_waits_for_the_last_one
     leader = cluster.partition().leader
     others = [broker for broker in (1, 2, 3) if broker != leader]
     for broker in others:
-        cluster.beat(broker, want_fence=True)
-        cluster.beat(broker)
+        cluster.heartbeat(broker, want_fence=True)
+        cluster.heartbeat(broker)
     assert cluster.partition().isr == (leader,)
-    cluster.beat(leader, want_fence=True)
+    cluster.heartbeat(leader, want_fence=True)
     assert cluster.partition().leader in others  # min.insync.replicas is 2: they have all committed records.
     cluster = brokers(1, 2, 3, topic=orders(1, 3, min_insync=1))
     leader = cluster.partition().leader
     others = [broker for broker in (1, 2, 3) if broker != leader]
     for broker in others:
-        cluster.beat(broker, want_fence=True)
-        cluster.beat(broker)
-    cluster.beat(leader, want_fence=True)
+        cluster.heartbeat(broker, want_fence=True)
+        cluster.heartbeat(broker)
+    cluster.heartbeat(leader, want_fence=True)
     assert (cluster.partition().leader, cluster.partition().eligible_leader_replicas) == (-1, (leader,))
-    cluster.beat(leader)
+    cluster.heartbeat(leader)
     assert cluster.partition().leader == leader
 
 
@@ -302,21 +302,21 @@ def test_kip_966_a_broker_after_an_unclean_shutdown_is_not_eligible() -> None:
     cluster = brokers(1, 2, topic=orders(1, 2))
     first = cluster.partition().leader
     second = 3 - first
-    cluster.beat(first, want_fence=True)
+    cluster.heartbeat(first, want_fence=True)
     assert cluster.partition().eligible_leader_replicas == (first,)
-    cluster.beat(second, want_fence=True)
+    cluster.heartbeat(second, want_fence=True)
     cluster.now_ms += SESSION_MS + 1
     cluster.register(second, incarnation=99)
     assert cluster.partition().eligible_leader_replicas == (first,)
-    cluster.beat(second)
+    cluster.heartbeat(second)
     assert cluster.partition().leader == -1
-    cluster.beat(first)
+    cluster.heartbeat(first)
     assert cluster.partition().leader == first
 
 
 def test_a_broker_id_is_reserved_while_its_session_lasts() -> None:
     cluster = brokers(1)
-    cluster.beat(1)
+    cluster.heartbeat(1)
     with pytest.raises(KafkaError) as error:
         cluster.register(1, incarnation=99)
     assert error.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -344,25 +344,25 @@ def test_a_directory_belongs_to_one_broker() -> None:
 def test_a_broker_that_loses_a_directory_leaves_the_isr_of_its_partitions() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     lost = cluster.image.brokers[1].log_dirs
-    cluster.beat(1, offline_log_dirs=lost)
+    cluster.heartbeat(1, offline_log_dirs=lost)
     for index in range(3):
         assert 1 not in cluster.partition(index).isr
         assert cluster.partition(index).leader != 1
     offset = cluster.image.offset
-    cluster.beat(1, offline_log_dirs=(UUID(int=4711),))
+    cluster.heartbeat(1, offline_log_dirs=(UUID(int=4711),))
     assert cluster.image.offset == offset
 
 
 def test_cordoned_directories_are_recorded_once() -> None:
     cluster = brokers(1)
     directories = cluster.image.brokers[1].log_dirs
-    cluster.beat(1, cordoned_log_dirs=directories)
+    cluster.heartbeat(1, cordoned_log_dirs=directories)
     assert cluster.image.brokers[1].cordoned_log_dirs == directories
     offset = cluster.image.offset
-    cluster.beat(1, cordoned_log_dirs=directories)
-    cluster.beat(1)
+    cluster.heartbeat(1, cordoned_log_dirs=directories)
+    cluster.heartbeat(1)
     assert cluster.image.offset == offset
-    cluster.beat(1, cordoned_log_dirs=())
+    cluster.heartbeat(1, cordoned_log_dirs=())
     assert cluster.image.brokers[1].cordoned_log_dirs == ()
 
 

@@ -183,35 +183,35 @@ def values(*components: FilterComponent, strict: bool = False) -> list[float]:
     return sorted(value for _, quota in quota_entries for value in quota.values())
 
 
-def exact(kind: str, name: str) -> FilterComponent:
+def exact_entity(kind: str, name: str) -> FilterComponent:
     return FilterComponent(kind, MatchType.EXACT, name)
 
 
-def anyone(kind: str) -> FilterComponent:
+def any_entity(kind: str) -> FilterComponent:
     return FilterComponent(kind, MatchType.ANY, None)
 
 
 def test_filters_return_matching_entities() -> None:
     assert values() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert values(strict=True) == []
-    assert values(exact("user", "alice")) == [1.0, 3.0]
-    assert values(exact("user", "alice"), strict=True) == [1.0]
+    assert values(exact_entity("user", "alice")) == [1.0, 3.0]
+    assert values(exact_entity("user", "alice"), strict=True) == [1.0]
     assert values(FilterComponent("user", MatchType.DEFAULT, None)) == [2.0]
-    assert values(anyone("user")) == [1.0, 2.0, 3.0]
-    assert values(anyone("user"), anyone("client-id")) == [3.0]
-    assert values(anyone("ip")) == [5.0]
+    assert values(any_entity("user")) == [1.0, 2.0, 3.0]
+    assert values(any_entity("user"), any_entity("client-id")) == [3.0]
+    assert values(any_entity("ip")) == [5.0]
 
 
 @pytest.mark.parametrize(
     "components",
     [
-        [exact("", "alice")],
-        [anyone("user"), exact("user", "alice")],
+        [exact_entity("", "alice")],
+        [any_entity("user"), exact_entity("user", "alice")],
         [FilterComponent("user", MatchType.EXACT, None)],
         [FilterComponent("user", MatchType.DEFAULT, "alice")],
         [FilterComponent("user", MatchType.ANY, "alice")],
         [FilterComponent("user", 3, None)],
-        [anyone("user"), anyone("ip")],
+        [any_entity("user"), any_entity("ip")],
     ],
 )
 def test_an_invalid_filter_is_refused(components: list[FilterComponent]) -> None:
@@ -222,5 +222,5 @@ def test_an_invalid_filter_is_refused(components: list[FilterComponent]) -> None
 
 def test_an_unknown_entity_type_in_a_filter_returns_unsupported_version() -> None:
     with pytest.raises(KafkaError) as error:
-        values(anyone("shoe-size"))
+        values(any_entity("shoe-size"))
     assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

@@ -114,28 +114,28 @@ class RandomRun:
 
     # Brokers
 
-    def _any_up(self) -> int | None:
-        alive = self.model.up()
+    def _any_live_broker(self) -> int | None:
+        alive = self.model.live_brokers()
         return self.chance.choice(alive) if alive else None
 
     def _heartbeats(self) -> None:
         self.model.now_ms += self.chance.randrange(2000)
-        for broker in self.model.up():
+        for broker in self.model.live_brokers():
             if self.chance.random() < 0.8:
                 self.model.heartbeat(broker, lag=self.chance.choice((0, 0, 0, 50)))
 
     def _kill(self) -> None:
-        if (broker := self._any_up()) is not None:
+        if (broker := self._any_live_broker()) is not None:
             self.model.kill(broker)
 
     def _start(self) -> None:
-        alive = self.model.up()
+        alive = self.model.live_brokers()
         down = [broker for broker in self._brokers if broker not in alive]
         if down:
             self.model.start(self.chance.choice(down))
 
     def _stop(self) -> None:
-        if (broker := self._any_up()) is not None:
+        if (broker := self._any_live_broker()) is not None:
             self.model.heartbeat(broker, want_shut_down=True, want_fence=self.chance.random() < 0.1)
 
     def _pass_time(self) -> None:
@@ -143,11 +143,11 @@ class RandomRun:
 
     def _unregister(self) -> None:
         broker = self.chance.choice(self._brokers)
-        if self.chance.random() < 0.3 or broker not in self.model.up():
+        if self.chance.random() < 0.3 or broker not in self.model.live_brokers():
             self.model.apply(lambda image: run_steps(unregister_broker(image, SETTINGS, broker)))
 
     def _lose_directory(self) -> None:
-        broker = self._any_up()
+        broker = self._any_live_broker()
         if broker is not None:
             directories = self.model.image.brokers[broker].log_dirs
             self.model.heartbeat(broker, offline_log_dirs=directories[:1])
@@ -178,7 +178,7 @@ class RandomRun:
                 self.model.deliver((topic.id, index))
 
     def _assign_directory(self) -> None:
-        place, broker = self._place(), self._any_up()
+        place, broker = self._place(), self._any_live_broker()
         if place is None or broker is None:
             return
         topic, index = place
@@ -265,12 +265,12 @@ class RandomRun:
 
     def settle(self) -> MetadataImage:
         """Restart all brokers with all directories and let them catch up."""
-        for broker in self.model.up():
+        for broker in self.model.live_brokers():
             self.model.kill(broker)
         for _ in range(5):
             self.model.pass_time(SESSION_MS + 1)
             for broker in self._brokers:
-                if broker not in self.model.up():
+                if broker not in self.model.live_brokers():
                     self.model.start(broker)
                 self.model.heartbeat(broker)
                 self.model.heartbeat(broker)
@@ -284,7 +284,7 @@ class RandomRun:
         return self.model.image
 
 
-def lost_records(seed: int, **safeguards: bool) -> bool:
+def loses_records(seed: int, **safeguards: bool) -> bool:
     try:
         RandomRun(seed, **safeguards).run(300)
     except LostRecords:
@@ -349,4 +349,4 @@ def test_a_late_alter_partition_does_not_readmit_a_replica_that_lost_its_records
 
 def test_an_undetected_unclean_shutdown_loses_records() -> None:
     """KIP-966: without the safeguard the loss is detected."""
-    assert any(lost_records(seed, detects_unclean_shutdown=False) for seed in range(300))
+    assert any(loses_records(seed, detects_unclean_shutdown=False) for seed in range(300))

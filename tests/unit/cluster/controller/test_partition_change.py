@@ -36,10 +36,10 @@ def partition_image(**fields: Any) -> PartitionImage:
     }
     partition = PartitionImage(**(defaults | fields))
     directories = tuple(UUID(int=300 + replica) for replica in partition.replicas)
-    return changed_directories(partition, directories)
+    return with_directories(partition, directories)
 
 
-def changed_directories(partition: PartitionImage, directories: tuple[UUID, ...]) -> PartitionImage:
+def with_directories(partition: PartitionImage, directories: tuple[UUID, ...]) -> PartitionImage:
     values = {name: getattr(partition, name) for name in partition.__dataclass_fields__}
     return PartitionImage(**(values | {"directories": directories}))
 

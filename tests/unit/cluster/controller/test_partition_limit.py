@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
@@ -15,7 +17,7 @@ from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
 from tidelog.cluster.image import MetadataImage
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -105,4 +107,7 @@ def test_internal_topics_are_never_refused() -> None:
 
 
 def test_partitions_are_not_counted_without_a_limit() -> None:
-    PartitionLimit(ALONE, None).add_replicas("a", [(1,)] * 100_000)
+    placements = [(1,)] * 100_000
+    with pytest.raises(KafkaError, match="would have 100000 partitions"):
+        PartitionLimit(ALONE, 99_999).add_replicas("a", placements)
+    PartitionLimit(ALONE, None).add_replicas("a", placements)

@@ -52,7 +52,7 @@ def image_with_partitions(*partitions: dict[str, Any], **configs: str) -> Metada
     return image_after_records(records, image, offset=500)
 
 
-def on(*replicas: int, **fields: Any) -> dict[str, Any]:
+def partition_on(*replicas: int, **fields: Any) -> dict[str, Any]:
     return {"replicas": replicas, "isr": replicas, "leader": replicas[0]} | fields
 
 
@@ -92,7 +92,7 @@ def reassign(
 
 
 def test_replicas_are_added_before_others_are_removed() -> None:
-    codes, after = reassign(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
+    codes, after = reassign(image_with_partitions(partition_on(1, 2, 3)), {0: (0, 2, 1)})
     assert codes == {0: 0}
     assert partition(after).replicas == (0, 2, 1, 3)
     assert (partition(after).adding_replicas, partition(after).removing_replicas) == ((0,), (3,))
@@ -100,15 +100,20 @@ def test_replicas_are_added_before_others_are_removed() -> None:
 
 
 def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
-    codes, after = reassign(image_with_partitions(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
+    codes, after = reassign(
+        image_with_partitions(partition_on(1, 2, 3), partition_on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)}
+    )
     assert codes == {0: 0, 1: 0}
     assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)
-    assert partition(after).leader_epoch == partition(image_with_partitions(on(1, 2, 3))).leader_epoch + 1
+    assert (
+        partition(after).leader_epoch
+        == partition(image_with_partitions(partition_on(1, 2, 3))).leader_epoch + 1
+    )
     assert (partition(after, 1).replicas, partition(after, 1).leader) == ((2, 3, 1), 1)
 
 
 def test_a_fenced_broker_may_be_a_target() -> None:
-    codes, after = reassign(image_with_partitions(on(1, 2)), {0: (1, 4)})
+    codes, after = reassign(image_with_partitions(partition_on(1, 2)), {0: (1, 4)})
     assert codes == {0: 0}
     assert partition(after).adding_replicas == (4,)
 
@@ -127,20 +132,20 @@ def test_a_fenced_broker_may_be_a_target() -> None:
 def test_an_invalid_reassignment_is_refused(
     targets: dict[int, tuple[int, ...] | None], code: ErrorCode
 ) -> None:
-    image = image_with_partitions(on(1, 2))
+    image = image_with_partitions(partition_on(1, 2))
     codes, after = reassign(image, targets)
     assert list(codes.values()) == [code]
     assert after == image
 
 
 def test_an_unknown_topic_is_refused() -> None:
-    codes, _ = reassign(image_with_partitions(on(1, 2)), {0: (1, 3)}, topic="nowhere")
+    codes, _ = reassign(image_with_partitions(partition_on(1, 2)), {0: (1, 3)}, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_change_of_the_replication_factor_can_be_refused() -> None:
     image = image_with_partitions(
-        on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3))
+        partition_on(1, 2), partition_on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3))
     )
     codes, _ = reassign(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
     assert codes == dict.fromkeys((0, 1), ErrorCode.INVALID_REPLICATION_FACTOR)
@@ -150,7 +155,7 @@ def test_a_change_of_the_replication_factor_can_be_refused() -> None:
 
 def test_a_reassignment_is_cancelled() -> None:
     image = image_with_partitions(
-        on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,))
+        partition_on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,))
     )
     codes, after = reassign(image, {0: None})
     assert codes == {0: 0}
@@ -164,7 +169,7 @@ def test_a_reassignment_is_cancelled() -> None:
 
 
 def test_a_leader_that_was_being_added_is_replaced_on_cancellation() -> None:
-    image = image_with_partitions(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
+    image = image_with_partitions(partition_on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
     _, after = reassign(image, {0: None})
     assert (partition(after).leader, partition(after).isr) == (2, (2,))
 
@@ -172,7 +177,8 @@ def test_a_leader_that_was_being_added_is_replaced_on_cancellation() -> None:
 @pytest.mark.parametrize(("allowed", "code"), [("false", ErrorCode.INVALID_REPLICA_ASSIGNMENT), ("true", 0)])
 def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed: str, code: int) -> None:
     image = image_with_partitions(
-        on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)), unclean_leader_election_enable=allowed
+        partition_on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)),
+        unclean_leader_election_enable=allowed,
     )
     codes, after = reassign(image, {0: None})
     assert codes == {0: code}
@@ -180,7 +186,7 @@ def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed
 
 
 def test_a_reassignment_is_replaced_by_another() -> None:
-    _, first = reassign(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
+    _, first = reassign(image_with_partitions(partition_on(1, 2, 3)), {0: (0, 2, 1)})
     _, second = reassign(first, {0: (1, 2, 3)})
     assert partition(second).replicas == (1, 2, 3)
     assert not partition(second).adding_replicas and not partition(second).removing_replicas
@@ -197,12 +203,14 @@ def test_a_long_list_of_reassignments_is_built_in_steps() -> None:
     many = 1_000
     requested = ListPartitionReassignmentsTopics(name="orders", partition_indexes=tuple(range(many)))
     request = ListPartitionReassignmentsRequest(topics=(requested,))
-    steps = list_partition_reassignments(image_with_partitions(*[on(1, 2)] * many), request)
+    steps = list_partition_reassignments(image_with_partitions(*[partition_on(1, 2)] * many), request)
     assert sum(1 for _ in steps) >= many
 
 
 def test_reassignments_in_progress_are_listed() -> None:
-    _, image = reassign(image_with_partitions(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
+    _, image = reassign(
+        image_with_partitions(partition_on(1, 2), partition_on(1, 2), partition_on(1, 2)), {1: (0, 1)}
+    )
     ongoing = OngoingPartitionReassignment(
         partition_index=1, replicas=(0, 1, 2), adding_replicas=(0,), removing_replicas=(2,)
     )

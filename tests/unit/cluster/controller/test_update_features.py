@@ -225,4 +225,5 @@ def test_controllers_register_their_listeners() -> None:
 
 def test_every_known_feature_can_be_updated() -> None:
     for name in SUPPORTED_FEATURES:
-        apply_updates(IMAGE, {name: IMAGE.features.get(name, 0)})
+        level = IMAGE.features.get(name, 0)
+        assert apply_updates(IMAGE, {name: level}).features.get(name, 0) == level

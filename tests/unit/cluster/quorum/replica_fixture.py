@@ -164,9 +164,9 @@ class ReplicaFixture:
         """Process a request of another node and return the response, or None if the request waits."""
         source = object()
         self.step(RequestReceived(source, message, **fields))
-        return self.answer_to(source)
+        return self.response_to(source)
 
-    def answer_to(self, source: object) -> Any:
+    def response_to(self, source: object) -> Any:
         """Return the response to the request from `source` in the last effects."""
         answers = [each.message for each in self.all_of(Respond) if each.source is source]
         assert len(answers) <= 1
@@ -176,11 +176,11 @@ class ReplicaFixture:
         """Return the last effects of one kind."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
-    def sent(self, kind: type[ApiMessage]) -> list[Send]:
+    def requests_of(self, kind: type[ApiMessage]) -> list[Send]:
         """Return the requests of one kind in the last effects."""
         return [each for each in self.all_of(Send) if isinstance(each.message, kind)]
 
-    def answer(self, send: Send, message: ApiMessage | None) -> list[Effect]:
+    def respond(self, send: Send, message: ApiMessage | None) -> list[Effect]:
         """Process a response of another node."""
         return self.step(ResponseReceived(send.request_id, message))
 
@@ -195,9 +195,9 @@ class ReplicaFixture:
         for _ in range(10):
             if self.state is State.LEADER:
                 return self
-            if not self.sent(vote.VoteRequest):
+            if not self.requests_of(vote.VoteRequest):
                 self.wait_until(State.PROSPECTIVE)
-            self.answer(self.sent(vote.VoteRequest)[0], vote_response(self.epoch))
+            self.respond(self.requests_of(vote.VoteRequest)[0], vote_response(self.epoch))
         raise AssertionError(f"replica state: {self.state}; expected LEADER")
 
     def follow(self, leader_id: int = 2, epoch: int = 1) -> ReplicaFixture:
@@ -206,21 +206,21 @@ class ReplicaFixture:
         assert self.state is State.FOLLOWER
         return self
 
-    def fetched_by(self, number: int, offset: int, last_epoch: int, *, disk: int = 1, **fields: Any) -> Any:
+    def fetch_as(self, number: int, offset: int, last_epoch: int, *, disk: int = 1, **fields: Any) -> Any:
         """Fetch as a follower from `offset` and return the partition of the response; None if it waits."""
         request = fetch_of(number, offset, last_epoch, self.epoch, disk=disk, **fields)
         answer = self.send_request(request)
         return None if answer is None else partition_data(answer)
 
-    def fetches(self, *records: bytes, high_watermark: int = -1) -> list[Effect]:
+    def respond_to_fetch(self, *records: bytes, high_watermark: int = -1) -> list[Effect]:
         """Respond to the last fetch as the leader."""
-        send = self.sent(fetch.FetchRequest)[-1]
+        send = self.requests_of(fetch.FetchRequest)[-1]
         leader_id = self.quorum.leader_id
         assert leader_id is not None
         message = fetch_answer(
             leader_id, self.epoch, records=b"".join(records), high_watermark=high_watermark
         )
-        return self.answer(send, message)
+        return self.respond(send, message)
 
 
 # ---- messages of other nodes
@@ -261,7 +261,7 @@ def vote_for(
     return vote.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=(topic,))
 
 
-def verdict(answer: Any) -> tuple[bool, ErrorCode]:
+def vote_result(answer: Any) -> tuple[bool, ErrorCode]:
     """Return the result of a vote response."""
     partition = answer.topics[0].partitions[0]
     return partition.vote_granted, ErrorCode(partition.error_code)

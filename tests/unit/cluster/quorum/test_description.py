@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.unit.cluster.quorum.leader_fixture import leader_of
 from tests.unit.cluster.quorum.replica_fixture import ReplicaFixture, directory
-from tests.unit.cluster.quorum.test_voter_changes import leader_of
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ REQUEST = DescribeQuorumRequest(
 
 def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
     subject = leader_of(1, 2, 3)
-    subject.fetched_by(9, 1, 1, max_wait_ms=0)
+    subject.fetch_as(9, 1, 1, max_wait_ms=0)
     subject.wait(250)
     answer = subject.send_request(REQUEST)
     partition = answer.topics[0].partitions[0]

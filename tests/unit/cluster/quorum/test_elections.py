@@ -15,9 +15,9 @@ from tests.unit.cluster.quorum.replica_fixture import (
     fetch_answer,
     log_with,
     static,
-    verdict,
     vote_for,
     vote_response,
+    vote_result,
 )
 from tidelog.cluster.quorum.effects import Persist, Respond, Send
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
@@ -34,10 +34,10 @@ NO = (False, ErrorCode.NONE)
 def test_a_voter_sends_pre_votes_before_it_raises_the_epoch() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    requested = [send.message.topics[0].partitions[0] for send in subject.sent(VoteRequest)]  # type: ignore[attr-defined]
+    requested = [send.message.topics[0].partitions[0] for send in subject.requests_of(VoteRequest)]  # type: ignore[attr-defined]
     assert [(each.pre_vote, each.replica_epoch) for each in requested] == [(True, 0), (True, 0)]
     assert subject.epoch == 0
-    subject.answer(subject.sent(VoteRequest)[0], vote_response(0))
+    subject.respond(subject.requests_of(VoteRequest)[0], vote_response(0))
     assert (subject.state, subject.epoch) == (State.CANDIDATE, 1)
 
 
@@ -64,8 +64,8 @@ def test_a_single_voter_becomes_leader_at_once_and_commits_alone() -> None:
 def test_a_refused_prospective_follows_its_previous_leader() -> None:
     subject = ReplicaFixture().follow(2, epoch=4)
     subject.wait_until(State.PROSPECTIVE)
-    for send in subject.sent(VoteRequest):
-        subject.answer(send, vote_response(4, yes=False))
+    for send in subject.requests_of(VoteRequest):
+        subject.respond(send, vote_response(4, yes=False))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 4, 2)
 
 
@@ -86,17 +86,17 @@ def test_a_prospective_becomes_follower_on_begin_quorum_epoch() -> None:
 def test_a_voter_without_pre_vote_support_counts_as_granted() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    send = subject.sent(VoteRequest)[0]
-    subject.answer(send, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    send = subject.requests_of(VoteRequest)[0]
+    subject.respond(send, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     assert subject.state is State.CANDIDATE
 
 
 def test_a_rejected_candidate_waits_for_its_backoff() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    subject.answer(subject.sent(VoteRequest)[0], vote_response(0))
-    for send in subject.sent(VoteRequest):
-        subject.answer(send, vote_response(1, yes=False))
+    subject.respond(subject.requests_of(VoteRequest)[0], vote_response(0))
+    for send in subject.requests_of(VoteRequest):
+        subject.respond(send, vote_response(1, yes=False))
     assert subject.state is State.CANDIDATE
     assert subject.quorum.deadline_ms is not None and subject.quorum.deadline_ms > subject.now
     subject.wait_until(State.PROSPECTIVE)
@@ -106,36 +106,36 @@ def test_a_rejected_candidate_waits_for_its_backoff() -> None:
 def test_votes_of_an_ended_election_are_ignored() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    late = subject.sent(VoteRequest)
+    late = subject.requests_of(VoteRequest)
     subject.wait_until(State.UNATTACHED)
     for send in late:
-        subject.answer(send, vote_response(0))
+        subject.respond(send, vote_response(0))
     assert subject.state is State.UNATTACHED
 
 
 def test_a_vote_is_persisted_before_it_is_reported_and_granted_once_per_epoch() -> None:
     subject = ReplicaFixture()
-    assert verdict(subject.send_request(vote_for(2, 5))) == YES
+    assert vote_result(subject.send_request(vote_for(2, 5))) == YES
     kinds = [type(effect) for effect in subject.effects]
     assert kinds.index(Persist) < kinds.index(Respond)
     assert subject.record == QuorumRecord(leader_epoch=5, voted_id=2, voted_directory_id=directory(2))
     assert subject.state is State.VOTED
-    assert verdict(subject.send_request(vote_for(3, 5))) == NO
-    assert verdict(subject.send_request(vote_for(2, 5))) == YES
+    assert vote_result(subject.send_request(vote_for(3, 5))) == NO
+    assert vote_result(subject.send_request(vote_for(2, 5))) == YES
 
 
 def test_a_vote_is_kept_across_a_restart() -> None:
     record = QuorumRecord(leader_epoch=5, voted_id=2, voted_directory_id=directory(2))
     subject = ReplicaFixture(record=record)
     assert subject.state is State.VOTED
-    assert verdict(subject.send_request(vote_for(3, 5))) == NO
-    assert verdict(subject.send_request(vote_for(2, 5))) == YES
+    assert vote_result(subject.send_request(vote_for(3, 5))) == NO
+    assert vote_result(subject.send_request(vote_for(2, 5))) == YES
 
 
 def test_a_candidate_is_its_id_and_directory_id() -> None:
     subject = ReplicaFixture()
-    assert verdict(subject.send_request(vote_for(2, 5, disk=1))) == YES
-    assert verdict(subject.send_request(vote_for(2, 5, disk=2))) == NO
+    assert vote_result(subject.send_request(vote_for(2, 5, disk=1))) == YES
+    assert vote_result(subject.send_request(vote_for(2, 5, disk=2))) == NO
 
 
 @pytest.mark.parametrize(
@@ -148,41 +148,41 @@ def test_a_vote_is_granted_only_to_a_log_that_is_up_to_date(
 ) -> None:
     for pre_vote in (False, True):
         subject = ReplicaFixture(log=log_with(1, 1, 2))
-        assert verdict(subject.send_request(vote_for(2, 5, last=last, pre_vote=pre_vote))) == expected
+        assert vote_result(subject.send_request(vote_for(2, 5, last=last, pre_vote=pre_vote))) == expected
 
 
 def test_a_pre_vote_does_not_change_the_persisted_vote() -> None:
     subject = ReplicaFixture()
     before = subject.record
-    assert verdict(subject.send_request(vote_for(2, 0, pre_vote=True))) == YES
+    assert vote_result(subject.send_request(vote_for(2, 0, pre_vote=True))) == YES
     assert subject.record == before
     assert not subject.all_of(Persist)
 
 
 def test_a_follower_with_a_live_leader_refuses_pre_votes() -> None:
     subject = ReplicaFixture().follow(2)
-    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
+    assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
     subject = ReplicaFixture().follow(2)
-    subject.answer(subject.sent(FetchRequest)[0], fetch_answer(2, 1))
-    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == NO
+    subject.respond(subject.requests_of(FetchRequest)[0], fetch_answer(2, 1))
+    assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == NO
     subject.wait_until(State.PROSPECTIVE)
-    assert verdict(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES
+    assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES
 
 
 def test_a_leader_refuses_pre_votes() -> None:
     subject = ReplicaFixture().lead()
-    assert verdict(subject.send_request(vote_for(3, 1, last=(1, 9), pre_vote=True))) == NO
+    assert vote_result(subject.send_request(vote_for(3, 1, last=(1, 9), pre_vote=True))) == NO
 
 
 def test_a_leader_of_an_older_epoch_resigns_and_grants_its_vote() -> None:
     subject = ReplicaFixture().lead()
-    assert verdict(subject.send_request(vote_for(3, 2, last=(1, 9)))) == YES
+    assert vote_result(subject.send_request(vote_for(3, 2, last=(1, 9)))) == YES
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.VOTED, 2, None)
 
 
 def test_a_higher_epoch_is_adopted_even_when_the_vote_is_refused() -> None:
     subject = ReplicaFixture(log=log_with(1))
-    assert verdict(subject.send_request(vote_for(2, 7))) == NO
+    assert vote_result(subject.send_request(vote_for(2, 7))) == NO
     assert (subject.state, subject.epoch) == (State.UNATTACHED, 7)
 
 
@@ -190,7 +190,9 @@ def test_a_response_with_a_higher_epoch_ends_the_election() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     error = ErrorCode.FENCED_LEADER_EPOCH
-    subject.answer(subject.sent(VoteRequest)[0], vote_response(6, yes=False, error=error, leader_id=3))
+    subject.respond(
+        subject.requests_of(VoteRequest)[0], vote_response(6, yes=False, error=error, leader_id=3)
+    )
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 6, 3)
     assert subject.quorum.leader_endpoints == endpoints(3)
 
@@ -208,7 +210,7 @@ def test_a_response_with_a_higher_epoch_ends_the_election() -> None:
 )
 def test_invalid_requests_are_refused(request_: VoteRequest, error: ErrorCode) -> None:
     subject = ReplicaFixture(record=QuorumRecord(leader_epoch=5))
-    assert verdict(subject.send_request(request_)) == (False, error)
+    assert vote_result(subject.send_request(request_)) == (False, error)
 
 
 def test_a_request_of_another_cluster_or_topic_is_refused() -> None:
@@ -233,7 +235,7 @@ def test_voters_of_a_new_quorum_do_not_wait_for_an_election_timeout() -> None:
     started = subject.now
     subject.wait_until(State.PROSPECTIVE)
     assert subject.now - started <= FIRST_ELECTION_MS
-    assert {request.to_node for request in subject.sent(VoteRequest)} == {2, 3}
+    assert {request.to_node for request in subject.requests_of(VoteRequest)} == {2, 3}
     assert subject.epoch == 0
 
 
@@ -246,8 +248,8 @@ def test_a_restarted_voter_without_leader_waits_for_an_election_timeout() -> Non
 
 def test_without_the_safeguard_a_voter_votes_twice() -> None:
     subject = ReplicaFixture(disabled=[Safeguard.ONE_VOTE_PER_EPOCH])
-    assert verdict(subject.send_request(vote_for(2, 5))) == YES
-    assert verdict(subject.send_request(vote_for(3, 5))) == YES
+    assert vote_result(subject.send_request(vote_for(2, 5))) == YES
+    assert vote_result(subject.send_request(vote_for(3, 5))) == YES
 
 
 def test_without_the_safeguard_a_vote_is_granted_that_is_not_durable() -> None:

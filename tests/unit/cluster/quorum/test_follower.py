@@ -34,7 +34,7 @@ from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 def last_fetch(subject: ReplicaFixture) -> Any:
     """Return the partition of the last fetch that was sent."""
-    message = subject.sent(FetchRequest)[-1].message
+    message = subject.requests_of(FetchRequest)[-1].message
     assert isinstance(message, FetchRequest)
     return message.topics[0].partitions[0]
 
@@ -53,14 +53,14 @@ def piece(
         **fields,
     )
     topic = fetch_snapshot.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    send = subject.sent(FetchSnapshotRequest)[-1]
-    subject.answer(send, fetch_snapshot.FetchSnapshotResponse(topics=(topic,)))
+    send = subject.requests_of(FetchSnapshotRequest)[-1]
+    subject.respond(send, fetch_snapshot.FetchSnapshotResponse(topics=(topic,)))
 
 
 def test_fetched_records_are_flushed_before_the_next_fetch_acknowledges_them() -> None:
     subject = ReplicaFixture().follow()
     assert (last_fetch(subject).fetch_offset, last_fetch(subject).last_fetched_epoch) == (0, 0)
-    effects = subject.fetches(record_of(1, 0), record_of(1, 1), high_watermark=1)
+    effects = subject.respond_to_fetch(record_of(1, 0), record_of(1, 1), high_watermark=1)
     assert [type(effect) for effect in effects] == [Persist, HighWatermark, Send]
     assert [effect.flush_to for effect in subject.all_of(Persist)] == [2]
     assert (last_fetch(subject).fetch_offset, last_fetch(subject).last_fetched_epoch) == (2, 1)
@@ -76,7 +76,7 @@ def test_existing_records_are_flushed_before_the_first_fetch() -> None:
 
 def test_without_the_safeguard_a_fetch_is_sent_before_the_flush() -> None:
     subject = ReplicaFixture(disabled=[Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE]).follow()
-    effects = subject.fetches(record_of(1, 0))
+    effects = subject.respond_to_fetch(record_of(1, 0))
     kinds = [type(effect) for effect in effects]
     assert Send in kinds
     assert Persist not in kinds
@@ -84,9 +84,9 @@ def test_without_the_safeguard_a_fetch_is_sent_before_the_flush() -> None:
 
 def test_the_high_watermark_never_exceeds_the_log_end_or_decreases() -> None:
     subject = ReplicaFixture().follow()
-    subject.fetches(record_of(1, 0), high_watermark=9)
+    subject.respond_to_fetch(record_of(1, 0), high_watermark=9)
     assert subject.quorum.high_watermark == 1
-    subject.fetches(high_watermark=0)
+    subject.respond_to_fetch(high_watermark=0)
     assert subject.quorum.high_watermark == 1
 
 
@@ -97,11 +97,11 @@ def test_the_high_watermark_never_exceeds_the_log_end_or_decreases() -> None:
 )
 def test_records_that_do_not_continue_the_log_are_ignored(records: bytes) -> None:
     subject = ReplicaFixture().follow()
-    subject.fetches(records)
+    subject.respond_to_fetch(records)
     assert subject.log.end_offset == 0
-    assert not subject.sent(FetchRequest), "the next fetch waits for the backoff"
+    assert not subject.requests_of(FetchRequest), "the next fetch waits for the backoff"
     subject.wait(20)
-    assert subject.sent(FetchRequest)
+    assert subject.requests_of(FetchRequest)
 
 
 def diverge(subject: ReplicaFixture, epoch: int, end_offset: int) -> None:
@@ -110,7 +110,7 @@ def diverge(subject: ReplicaFixture, epoch: int, end_offset: int) -> None:
     assert leader_id is not None
     diverging = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     message = fetch_answer(leader_id, subject.epoch, diverging_epoch=diverging)
-    subject.answer(subject.sent(FetchRequest)[-1], message)
+    subject.respond(subject.requests_of(FetchRequest)[-1], message)
 
 
 def test_a_diverging_log_is_truncated_to_the_common_prefix() -> None:
@@ -143,10 +143,10 @@ def test_a_snapshot_is_fetched_in_chunks_and_becomes_the_log_start() -> None:
     subject = ReplicaFixture(log=log_with(1)).follow(2, epoch=5)
     snapshot_id = SnapshotId(40, 4)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
-    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     data = snapshot_of(dynamic(1, 2, 3))
     piece(subject, snapshot_id, data[:50], 0, size=len(data))
-    assert subject.sent(FetchSnapshotRequest)
+    assert subject.requests_of(FetchSnapshotRequest)
     piece(subject, snapshot_id, data[50:], 50, size=len(data))
     assert [effect.snapshot_id for effect in subject.all_of(SnapshotLoaded)] == [snapshot_id]
     assert (subject.log.start_offset, subject.log.end_offset, subject.quorum.high_watermark) == (40, 40, 40)
@@ -160,12 +160,12 @@ def test_a_corrupt_snapshot_is_fetched_again(monkeypatch: pytest.MonkeyPatch) ->
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
         patch.setattr(subject.log, "finish_snapshot", lambda snapshot_id: False)
-        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
         piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert not subject.all_of(SnapshotLoaded)
     assert subject.log.end_offset == 1
     subject.wait(20)
-    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.all_of(SnapshotLoaded)
     assert subject.log.end_offset == 40
@@ -180,10 +180,10 @@ def test_a_snapshot_is_fetched_again_after_a_full_disk(monkeypatch: pytest.Monke
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
         patch.setattr(subject.log, "append_snapshot_chunk", refuse)
-        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
         piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     subject.wait(20)
-    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.log.end_offset == 40
 
@@ -191,16 +191,16 @@ def test_a_snapshot_is_fetched_again_after_a_full_disk(monkeypatch: pytest.Monke
 def test_a_snapshot_that_was_deleted_is_abandoned() -> None:
     subject = ReplicaFixture().follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
-    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(0, 0), b"", 0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
     subject.wait(20)
-    assert subject.sent(FetchRequest)
+    assert subject.requests_of(FetchRequest)
 
 
 def test_a_voter_without_responses_starts_an_election() -> None:
     subject = ReplicaFixture().follow()
     subject.now += 1999
-    subject.fetches()
+    subject.respond_to_fetch()
     subject.wait(1999)
     assert subject.state is State.FOLLOWER
     subject.wait(1)
@@ -209,14 +209,14 @@ def test_a_voter_without_responses_starts_an_election() -> None:
 
 def test_an_observer_finds_the_leader_through_the_voters() -> None:
     subject = ReplicaFixture(9)
-    (send,) = subject.sent(FetchRequest)
+    (send,) = subject.requests_of(FetchRequest)
     assert send.to_node == 1
-    subject.answer(send, fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    subject.respond(send, fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 3)
-    (send,) = subject.sent(FetchRequest)
+    (send,) = subject.requests_of(FetchRequest)
     assert send.to_node == 3
-    subject.answer(send, None)
-    (send,) = subject.sent(FetchRequest)
+    subject.respond(send, None)
+    (send,) = subject.requests_of(FetchRequest)
     assert send.to_node != 3, "another node may be the leader now"
     subject.wait(60_000)
     assert subject.state is State.FOLLOWER
@@ -225,45 +225,45 @@ def test_an_observer_finds_the_leader_through_the_voters() -> None:
 def test_an_observer_replaces_an_unresponsive_leader() -> None:
     subject = ReplicaFixture(9)
     error = ErrorCode.FENCED_LEADER_EPOCH
-    subject.answer(subject.sent(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
-    (unanswered,) = subject.sent(FetchRequest)
+    subject.respond(subject.requests_of(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
+    (unanswered,) = subject.requests_of(FetchRequest)
     subject.wait(2000)
-    (send,) = subject.sent(FetchRequest)
+    (send,) = subject.requests_of(FetchRequest)
     assert (unanswered.to_node, send.to_node) == (3, 1)
-    subject.answer(send, fetch_answer(2, 5, error_code=error))
+    subject.respond(send, fetch_answer(2, 5, error_code=error))
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
 
 
 def test_an_observer_finds_the_leader_through_bootstrap_servers() -> None:
     bootstrap = (Endpoint("CONTROLLER", "anywhere", 9093),)
     subject = ReplicaFixture(9, voters=VoterSet(), bootstrap=bootstrap)
-    (send,) = subject.sent(FetchRequest)
+    (send,) = subject.requests_of(FetchRequest)
     assert (send.to_node, send.endpoints) == (-2, bootstrap)
     answer = fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH)
     node = fetch.NodeEndpoint(node_id=3, host="host-3", port=1)
-    subject.answer(send, fetch.FetchResponse(responses=answer.responses, node_endpoints=(node,)))
+    subject.respond(send, fetch.FetchResponse(responses=answer.responses, node_endpoints=(node,)))
     assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
 
 
 def test_a_node_sends_no_request_to_its_own_endpoint() -> None:
     own = (Endpoint("CONTROLLER", "me", 9093),)
     subject = ReplicaFixture(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
-    assert not subject.sent(FetchRequest)
+    assert not subject.requests_of(FetchRequest)
 
 
 def test_a_request_without_response_times_out() -> None:
     subject = ReplicaFixture(9, voters=static(1), request_timeout_ms=700, fetch_max_wait_ms=300)
-    assert subject.sent(FetchRequest)
+    assert subject.requests_of(FetchRequest)
     subject.wait(999)
-    assert not subject.sent(FetchRequest)
+    assert not subject.requests_of(FetchRequest)
     subject.wait(1)
     subject.wait(20)
-    assert subject.sent(FetchRequest)
+    assert subject.requests_of(FetchRequest)
 
 
 def test_a_fetch_from_offset_0_returns_the_records_of_the_leader() -> None:
     leader = ReplicaFixture().lead()
-    assert fetched_offsets(leader.fetched_by(2, 0, 0)) == 1
+    assert fetched_offsets(leader.fetch_as(2, 0, 0)) == 1
 
 
 def fetched_offsets(partition: fetch.PartitionData) -> int:

@@ -14,8 +14,8 @@ from tests.unit.cluster.quorum.replica_fixture import (
     directory,
     endpoints,
     fetch_answer,
-    verdict,
     vote_for,
+    vote_result,
 )
 from tidelog.cluster.quorum.effects import AppendRejected, LeaderChanged
 from tidelog.cluster.quorum.epoch_requests import successor_backoff_ms
@@ -53,23 +53,23 @@ def end(leader_id: int, epoch: int, *preferred: int) -> EndQuorumEpochRequest:
 
 def test_begin_quorum_epoch_is_repeated_until_voters_acknowledge() -> None:
     subject = ReplicaFixture().lead()
-    reported = subject.sent(BeginQuorumEpochRequest)
+    reported = subject.requests_of(BeginQuorumEpochRequest)
     assert sorted(send.to_node for send in reported) == [2, 3]
     response = successful_response(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
     for send in reported:
-        subject.answer(send, response if send.to_node == 2 else None)
-    subject.fetched_by(2, 1, 1)
+        subject.respond(send, response if send.to_node == 2 else None)
+    subject.fetch_as(2, 1, 1)
     subject.wait(500)
-    subject.fetched_by(2, 1, 1)
+    subject.fetch_as(2, 1, 1)
     subject.wait(500)
-    assert [send.to_node for send in subject.sent(BeginQuorumEpochRequest)] == [3]
+    assert [send.to_node for send in subject.requests_of(BeginQuorumEpochRequest)] == [3]
 
 
 def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     subject = ReplicaFixture().lead()
     for _ in range(10):
         subject.wait(1000)
-        subject.fetched_by(2, 1, 1)
+        subject.fetch_as(2, 1, 1)
     assert subject.state is State.LEADER
     subject.wait(3000)
     assert subject.state is State.RESIGNED
@@ -86,25 +86,25 @@ def test_fetches_of_observers_do_not_extend_leadership() -> None:
     subject = ReplicaFixture().lead()
     for _ in range(3):
         subject.wait(1000)
-        subject.fetched_by(9, 1, 1)
+        subject.fetch_as(9, 1, 1)
     assert subject.state is State.RESIGNED
 
 
 def test_end_quorum_epoch_lists_successors_by_log_end_and_is_repeated() -> None:
     subject = ReplicaFixture().lead()
-    subject.fetched_by(3, 1, 1)
-    subject.fetched_by(2, 0, 0)
-    for send in subject.sent(BeginQuorumEpochRequest):
-        subject.answer(send, successful_response(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
+    subject.fetch_as(3, 1, 1)
+    subject.fetch_as(2, 0, 0)
+    for send in subject.requests_of(BeginQuorumEpochRequest):
+        subject.respond(send, successful_response(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
     subject.step(Resign())
-    reported = subject.sent(EndQuorumEpochRequest)
+    reported = subject.requests_of(EndQuorumEpochRequest)
     assert sorted(send.to_node for send in reported) == [2, 3]
     partition = reported[0].message.topics[0].partitions[0]  # type: ignore[attr-defined]
     assert [each.candidate_id for each in partition.preferred_candidates] == [3, 2]
-    subject.answer(reported[0], successful_response(end_quorum_epoch, "EndQuorumEpochResponse", 1))
-    subject.answer(reported[1], None)
+    subject.respond(reported[0], successful_response(end_quorum_epoch, "EndQuorumEpochResponse", 1))
+    subject.respond(reported[1], None)
     subject.wait(20)
-    assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [reported[1].to_node]
+    assert [send.to_node for send in subject.requests_of(EndQuorumEpochRequest)] == [reported[1].to_node]
 
 
 def test_a_resigned_leader_leaves_the_epoch_when_no_leader_is_elected() -> None:
@@ -117,9 +117,9 @@ def test_a_resigned_leader_leaves_the_epoch_when_no_leader_is_elected() -> None:
 def test_a_restarted_leader_does_not_lead_its_epoch_again() -> None:
     subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4, leader_id=1, voted_id=1))
     assert (subject.state, subject.quorum.leader_id) == (State.RESIGNED, None)
-    assert subject.sent(EndQuorumEpochRequest)
-    assert verdict(subject.send_request(vote_for(2, 4))) == (False, ErrorCode.NONE)
-    assert verdict(subject.send_request(vote_for(2, 5))) == (True, ErrorCode.NONE)
+    assert subject.requests_of(EndQuorumEpochRequest)
+    assert vote_result(subject.send_request(vote_for(2, 4))) == (False, ErrorCode.NONE)
+    assert vote_result(subject.send_request(vote_for(2, 5))) == (True, ErrorCode.NONE)
 
 
 def test_a_restarted_follower_knows_its_leader() -> None:
@@ -133,11 +133,11 @@ def test_the_first_preferred_successor_starts_an_election_at_once_and_others_lat
     first.send_request(end(2, 1, 1, 3))
     assert first.state is State.PROSPECTIVE
     second = ReplicaFixture(3).follow(2)
-    second.answer(second.sent(FetchRequest)[0], fetch_answer(2, 1))
+    second.respond(second.requests_of(FetchRequest)[0], fetch_answer(2, 1))
     second.send_request(end(2, 1, 1, 3))
     assert second.state is State.FOLLOWER
     request = vote_for(1, 1, pre_vote=True, voter_id=3)
-    assert verdict(second.send_request(request)) == (True, ErrorCode.NONE), "its leader has resigned"
+    assert vote_result(second.send_request(request)) == (True, ErrorCode.NONE), "its leader has resigned"
     second.wait(500)
     assert second.state is State.PROSPECTIVE
 
@@ -169,7 +169,7 @@ def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
     subject.send_request(begin(3, 8))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 8, 3)
     assert subject.all_of(LeaderChanged) == [LeaderChanged(8, 3)]
-    assert [send.to_node for send in subject.sent(FetchRequest)] == [3]
+    assert [send.to_node for send in subject.requests_of(FetchRequest)] == [3]
 
 
 def test_an_append_without_leadership_or_with_a_wrong_epoch_or_size_is_refused() -> None:

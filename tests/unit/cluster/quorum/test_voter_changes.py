@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.sim.quorum.safeguards import Safeguard
+from tests.unit.cluster.quorum.leader_fixture import catch_up, leader_of
 from tests.unit.cluster.quorum.logs import bootstrap_log, log_of
 from tests.unit.cluster.quorum.replica_fixture import (
     CLUSTER_ID,
@@ -37,22 +38,6 @@ from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, 
 SUPPORTED = ApiVersionsResponse(
     supported_features=(SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1),)
 )
-
-
-def leader_of(*voters: int, **options: Any) -> ReplicaFixture:
-    """Return node 1 as the leader of dynamic voters with everything committed."""
-    subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(*voters)), **options)
-    if len(voters) > 1:
-        subject.lead()
-        caught_up(subject, *voters[1:])
-    assert subject.quorum.high_watermark == subject.log.end_offset
-    return subject
-
-
-def caught_up(subject: ReplicaFixture, *numbers: int) -> None:
-    """Fetch as those nodes up to the end of the log."""
-    for number in numbers:
-        subject.fetched_by(number, subject.log.end_offset, subject.log.last_epoch, max_wait_ms=0)
 
 
 def add(number: int, *, disk: int = 1, ack_when_committed: bool = True, **fields: Any) -> AddRaftVoterRequest:
@@ -95,27 +80,27 @@ def begin_adding(subject: ReplicaFixture, number: int, **options: Any) -> object
     """Send AddRaftVoter and the new voter's ApiVersions response; return the source of the request."""
     source = object()
     subject.step(RequestReceived(source, add(number, **options)))
-    (send,) = subject.sent(ApiVersionsRequest)
+    (send,) = subject.requests_of(ApiVersionsRequest)
     assert send.to_node == number
-    subject.answer(send, SUPPORTED)
+    subject.respond(send, SUPPORTED)
     return source
 
 
 def test_an_added_voter_counts_at_once_and_the_response_waits_for_the_commit() -> None:
     subject = leader_of(1, 2)
-    caught_up(subject, 3)
+    catch_up(subject, 3)
     source = begin_adding(subject, 3)
     assert subject.quorum.voter_ids == (1, 2, 3)
-    assert subject.answer_to(source) is None
-    caught_up(subject, 3)
-    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    assert subject.response_to(source) is None
+    catch_up(subject, 3)
+    assert subject.response_to(source).error_code == ErrorCode.NONE
 
 
 def test_an_added_voter_can_be_acknowledged_before_the_commit() -> None:
     subject = leader_of(1)
-    caught_up(subject, 2)
+    catch_up(subject, 2)
     source = begin_adding(subject, 2, ack_when_committed=False)
-    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    assert subject.response_to(source).error_code == ErrorCode.NONE
     assert subject.quorum.high_watermark < subject.log.end_offset
 
 
@@ -123,7 +108,7 @@ def test_a_single_leader_gives_its_first_added_voter_the_full_fetch_timeout() ->
     subject = leader_of(1)
     for _ in range(20):
         subject.wait(1000)
-    caught_up(subject, 2)
+    catch_up(subject, 2)
     begin_adding(subject, 2)
     assert (subject.state, subject.quorum.voter_ids) == (State.LEADER, (1, 2))
     subject.wait(3000)
@@ -133,8 +118,8 @@ def test_a_single_leader_gives_its_first_added_voter_the_full_fetch_timeout() ->
 def test_a_voter_that_lags_is_silent_or_too_old_is_not_added() -> None:
     subject = leader_of(1, 2)
     source = begin_adding(subject, 3)
-    assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
-    caught_up(subject, 3)
+    assert subject.response_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
+    catch_up(subject, 3)
     for answer, error in [
         (None, ErrorCode.REQUEST_TIMED_OUT),
         (ApiVersionsResponse(), ErrorCode.INVALID_REQUEST),
@@ -142,8 +127,8 @@ def test_a_voter_that_lags_is_silent_or_too_old_is_not_added() -> None:
         source = object()
         subject.wait(100)
         subject.step(RequestReceived(source, add(3)))
-        subject.answer(subject.sent(ApiVersionsRequest)[0], answer)
-        assert subject.answer_to(source).error_code == error
+        subject.respond(subject.requests_of(ApiVersionsRequest)[0], answer)
+        assert subject.response_to(source).error_code == error
     assert subject.quorum.voter_ids == (1, 2)
 
 
@@ -156,8 +141,8 @@ def test_voters_change_one_at_a_time() -> None:
     assert (
         subject.send_request(update(2, subject.epoch, "elsewhere")).error_code == ErrorCode.REQUEST_TIMED_OUT
     )
-    caught_up(subject, 2)
-    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    catch_up(subject, 2)
+    assert subject.response_to(source).error_code == ErrorCode.NONE
     assert subject.quorum.voter_ids == (1, 2)
 
 
@@ -166,14 +151,14 @@ def test_a_timed_out_change_still_blocks_the_next() -> None:
     source = object()
     subject.step(RequestReceived(source, remove(3)))
     subject.wait(1000)
-    assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert subject.response_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert subject.send_request(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_new_leader_changes_voters_only_after_a_commit_in_its_epoch() -> None:
     subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
     assert subject.send_request(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
-    caught_up(subject, 2)
+    catch_up(subject, 2)
     subject.step(RequestReceived(object(), remove(3)))
     assert subject.quorum.voter_ids == (1, 2)
 
@@ -190,10 +175,10 @@ def test_a_removed_leader_leads_until_the_other_voters_commit_the_removal() -> N
     source = object()
     subject.step(RequestReceived(source, remove(1)))
     assert subject.quorum.voter_ids == (2, 3)
-    caught_up(subject, 2)
+    catch_up(subject, 2)
     assert subject.state is State.LEADER, "its own log does not count any more"
-    caught_up(subject, 3)
-    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    catch_up(subject, 3)
+    assert subject.response_to(source).error_code == ErrorCode.NONE
     assert subject.state is State.RESIGNED
 
 
@@ -204,7 +189,7 @@ def test_a_removed_voter_is_a_candidate_until_the_removal_is_committed() -> None
     assert not subject.quorum.is_voter
     subject.lead()
     assert subject.quorum.voter_ids == (2,)
-    subject.fetched_by(2, subject.log.end_offset, subject.log.last_epoch)
+    subject.fetch_as(2, subject.log.end_offset, subject.log.last_epoch)
     assert subject.state is State.RESIGNED
     log = log_of(dynamic(1, 2))
     log.append(control_of(1, 2, voters_record(dynamic(2))), 1)
@@ -243,12 +228,12 @@ def test_a_voter_with_too_many_endpoints_for_a_snapshot_header_is_refused() -> N
 
 def test_static_voters_can_be_upgraded_but_not_changed() -> None:
     subject = ReplicaFixture().lead()
-    subject.fetched_by(2, 1, 1)
+    subject.fetch_as(2, 1, 1)
     assert subject.send_request(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
     (refused,) = subject.all_of(AppendRejected)
     assert "[3]" in refused.reason
-    subject.fetched_by(3, 1, 1)
+    subject.fetch_as(3, 1, 1)
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
     assert [done.context for done in subject.all_of(RecordsAppended)] == ["upgrade"]
     assert subject.quorum.kraft_version == 1
@@ -259,7 +244,7 @@ def test_static_voters_can_be_upgraded_but_not_changed() -> None:
 
 def test_an_upgrade_records_endpoints_reported_by_static_voters() -> None:
     subject = ReplicaFixture().lead()
-    subject.fetched_by(2, 1, 1)
+    subject.fetch_as(2, 1, 1)
     end_offset = subject.log.end_offset
     assert subject.send_request(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
     assert (
@@ -278,13 +263,13 @@ def test_a_static_voter_sends_update_raft_voter_once_to_each_leader() -> None:
     subject = ReplicaFixture(own_endpoints=endpoints(1)).follow(2)
     for expected in (1, 0, 0):
         subject.now += 1500
-        subject.fetches()
+        subject.respond_to_fetch()
         subject.now += 1600
-        subject.fetches()
-        reported = subject.sent(UpdateRaftVoterRequest)
+        subject.respond_to_fetch()
+        reported = subject.requests_of(UpdateRaftVoterRequest)
         assert len(reported) == expected
         for send in reported:
-            subject.answer(send, UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            subject.respond(send, UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
             subject.wait(20)
 
 
@@ -293,7 +278,7 @@ def test_changed_endpoints_of_a_voter_are_recorded() -> None:
     answer = subject.send_request(update(2, subject.epoch, "elsewhere"))
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)
     assert subject.quorum.voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "elsewhere", 9093),)
-    caught_up(subject, 2)
+    catch_up(subject, 2)
     unsupported = update(2, subject.epoch, "elsewhere", versions=(0, 0))
     assert subject.send_request(unsupported).error_code == ErrorCode.INVALID_REQUEST
     assert subject.send_request(update(2, 1, "old")).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -304,8 +289,8 @@ def test_a_follower_sends_update_raft_voter_when_its_entry_is_out_of_date() -> N
     subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(1, 2)), own_endpoints=moved)
     subject.follow(2, epoch=3)
     subject.now += 3000
-    subject.fetches()
-    (send,) = subject.sent(UpdateRaftVoterRequest)
+    subject.respond_to_fetch()
+    (send,) = subject.requests_of(UpdateRaftVoterRequest)
     assert send.message.listeners[0].host == "new-host"  # type: ignore[attr-defined]
 
 
@@ -314,12 +299,12 @@ def test_auto_join_replaces_the_voter_of_a_lost_directory() -> None:
     subject = ReplicaFixture(
         voters=VoterSet(), log=log_of(voters), own_endpoints=endpoints(1), auto_join=True
     ).follow(2, epoch=3)
-    subject.fetches()
+    subject.respond_to_fetch()
     subject.now += 1000
-    subject.fetches()
+    subject.respond_to_fetch()
     subject.now += 2500
-    subject.fetches()
-    (removal,) = subject.sent(RemoveRaftVoterRequest)
+    subject.respond_to_fetch()
+    (removal,) = subject.requests_of(RemoveRaftVoterRequest)
     assert removal.message.voter_directory_id == directory(1, 7)  # type: ignore[attr-defined]
 
 
@@ -330,4 +315,4 @@ def test_the_first_leader_writes_the_bootstrap_snapshot_to_the_log() -> None:
     again = ReplicaFixture(voters=VoterSet(), log=subject.log, record=subject.record)
     assert again.log.end_offset == 4
     follower = ReplicaFixture(2, voters=static(1))
-    assert follower.sent(FetchRequest)
+    assert follower.requests_of(FetchRequest)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.replication.safeguards import Safeguard, without
+from tests.sim.replication.safeguards import Safeguard, ablate
 from tests.support.replicas.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -119,7 +119,7 @@ class Follower:
         return self.fetcher.on_offsets(ListOffsetsResponse(topics=topics), self.now_ms)
 
     def epoch_end(self, requested_epoch: int, epoch: int, end_offset: int, error: int = 0) -> list[Action]:
-        """Expect a request for the end of `asked_epoch` and respond with `epoch` and `end_offset`."""
+        """Expect a request for the end of `requested_epoch` and respond with `epoch` and `end_offset`."""
         request = self.fetcher.build_epoch_request(self.now_ms)
         assert request is not None
         (query,) = request.topics[0].partitions
@@ -368,7 +368,7 @@ def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None
 
 
 def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_had() -> None:
-    with without({Safeguard.REMOTE_SEGMENT_COMPARED}):
+    with ablate({Safeguard.REMOTE_SEGMENT_COMPARED}):
         follower = Follower(tiered_log(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
         follower.on_refused()
         follower.offset(-2, 0)
@@ -424,7 +424,7 @@ def test_truncation_below_the_local_log_start_restores_the_remote_log_state(fetc
 
 
 def test_without_the_safeguard_truncation_below_the_local_log_start_loses_producer_state() -> None:
-    with without({Safeguard.REMOTE_CUT_REBUILDS}):
+    with ablate({Safeguard.REMOTE_CUT_REBUILDS}):
         log = tiered_log(10, (0, 0), (1, 3), (3, 6))
         log.local_log_start_offset = 6
         follower = Follower(log, Tier())

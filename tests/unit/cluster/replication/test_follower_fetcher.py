@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.replication.safeguards import Safeguard, without
+from tests.sim.replication.safeguards import Safeguard, ablate
 from tests.support.replicas.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -351,7 +351,7 @@ def test_a_lost_epoch_request_is_sent_again() -> None:
     assert fetcher.build_epoch_request(20) is not None
 
 
-class Exceeded:
+class ExceededThrottle:
     """A throttle that is exceeded for partition 0."""
 
     def is_exceeded(self, now_ms: int) -> bool:
@@ -362,7 +362,7 @@ class Exceeded:
 
 
 def test_throttled_partitions_outside_the_isr_are_not_fetched() -> None:
-    fetcher = fetcher_of(FollowedLog(), FollowedLog(), throttle=Exceeded())
+    fetcher = fetcher_of(FollowedLog(), FollowedLog(), throttle=ExceededThrottle())
     assert list(requested_partitions(fetcher.build_fetch(0))) == [1]
     assert fetcher.next_ready_ms(0) == 1_000
     perform(fetcher, fetcher.on_fetch(fetch_response(data(1)), 0))
@@ -374,7 +374,7 @@ def test_throttled_partitions_outside_the_isr_are_not_fetched() -> None:
 
 def test_without_the_safeguard_a_follower_truncates_to_its_high_watermark() -> None:
     log = FollowedLog.of((1, 0), end=10, high_watermark=4)
-    with without({Safeguard.TRUNCATION_BY_EPOCH}):
+    with ablate({Safeguard.TRUNCATION_BY_EPOCH}):
         fetcher = fetcher_of(log)
         assert log.log_end_offset == 4
         assert requested_partitions(fetcher.build_fetch(0))[0].last_fetched_epoch == -1

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.replication.safeguards import Safeguard, without
+from tests.sim.replication.safeguards import Safeguard, ablate
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrMember, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
@@ -17,7 +17,7 @@ LEADER, SECOND, THIRD = 1, 2, 3
 LAG_MS = 30_000
 
 
-class Leading:
+class LeaderFixture:
     """A leader of a partition with three replicas, and the brokers known to it."""
 
     def __init__(
@@ -81,7 +81,7 @@ def committed_isr(
 
 
 def test_the_high_watermark_is_the_smallest_log_end_of_the_isr() -> None:
-    leading = Leading(log_end=10)
+    leading = LeaderFixture(log_end=10)
     assert leading.high_watermark == -1
     leading.fetch(SECOND, 7)
     leading.fetch(THIRD, 9)
@@ -91,32 +91,32 @@ def test_the_high_watermark_is_the_smallest_log_end_of_the_isr() -> None:
 
 
 def test_a_single_isr_member_commits_alone() -> None:
-    leading = Leading(isr=(1,), log_end=10)
+    leading = LeaderFixture(isr=(1,), log_end=10)
     assert leading.high_watermark == 10
     assert not leading.state.waits_for_followers
 
 
 def test_the_high_watermark_does_not_advance_below_min_insync_replicas() -> None:
-    leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10)
+    leading = LeaderFixture(isr=(1,), min_insync_replicas=2, log_end=10)
     assert leading.state.is_under_min_isr
     assert leading.high_watermark is None
 
 
 def test_without_kip_966_a_single_leader_commits_unreplicated_records() -> None:
-    with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
-        leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10)
+    with ablate({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
+        leading = LeaderFixture(isr=(1,), min_insync_replicas=2, log_end=10)
         assert leading.high_watermark == 10
 
 
 def test_min_insync_replicas_above_the_replication_factor_means_all_replicas() -> None:
-    leading = Leading(replicas=(1, 2), isr=(1, 2), min_insync_replicas=3)
+    leading = LeaderFixture(replicas=(1, 2), isr=(1, 2), min_insync_replicas=3)
     assert leading.state.effective_min_insync_replicas == 2
     assert not leading.state.is_under_min_isr
     assert leading.state.is_at_min_isr
 
 
 def test_the_high_watermark_waits_for_a_follower_that_is_joining() -> None:
-    leading = Leading(isr=(1,), log_end=10)
+    leading = LeaderFixture(isr=(1,), log_end=10)
     leading.fetch(SECOND, 10)
     leading.log_end = 15
     assert leading.high_watermark == 10
@@ -125,7 +125,7 @@ def test_the_high_watermark_waits_for_a_follower_that_is_joining() -> None:
 
 
 def test_the_high_watermark_does_not_wait_for_a_follower_that_cannot_join() -> None:
-    leading = Leading(isr=(1,), log_end=10)
+    leading = LeaderFixture(isr=(1,), log_end=10)
     leading.fetch(SECOND, 10)
     leading.log_end = 15
     leading.brokers[SECOND] = replace(leading.brokers[SECOND], fenced=True)
@@ -136,7 +136,7 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_cannot_join() -> N
 
 
 def test_a_follower_at_the_high_watermark_and_the_epoch_start_joins() -> None:
-    leading = Leading(isr=(1, 3), log_end=10)
+    leading = LeaderFixture(isr=(1, 3), log_end=10)
     leading.fetch(SECOND, 10)
     proposal = leading.expand(SECOND, high_watermark=8)
     assert proposal is not None
@@ -148,14 +148,14 @@ def test_a_follower_at_the_high_watermark_and_the_epoch_start_joins() -> None:
 
 
 def test_a_follower_below_the_high_watermark_does_not_join() -> None:
-    leading = Leading(isr=(1,), log_end=0)
+    leading = LeaderFixture(isr=(1,), log_end=0)
     leading.log_end = 10
     leading.fetch(SECOND, 7)
     assert leading.expand(SECOND, high_watermark=8) is None
 
 
 def test_kafka_7128_a_follower_below_the_epoch_start_does_not_join() -> None:
-    leading = Leading(isr=(1, 3), log_end=100)
+    leading = LeaderFixture(isr=(1, 3), log_end=100)
     leading.fetch(SECOND, 80)
     assert leading.expand(SECOND, high_watermark=50) is None
     leading.fetch(SECOND, 100)
@@ -163,34 +163,34 @@ def test_kafka_7128_a_follower_below_the_epoch_start_does_not_join() -> None:
 
 
 def test_kafka_7128_without_the_rule_a_follower_below_the_epoch_start_joins() -> None:
-    leading = Leading(isr=(1, 3), log_end=100)
+    leading = LeaderFixture(isr=(1, 3), log_end=100)
     leading.fetch(SECOND, 80)
-    with without({Safeguard.EPOCH_START_BEFORE_JOINING}):
+    with ablate({Safeguard.EPOCH_START_BEFORE_JOINING}):
         assert leading.expand(SECOND, high_watermark=50) is not None
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_kip_841_a_fenced_or_stopping_broker_does_not_join(fenced: bool) -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.FENCED_STAY_OUT})):
-        leading = Leading(isr=(1,))
+        leading = LeaderFixture(isr=(1,))
         broker = leading.brokers[SECOND]
         leading.brokers[SECOND] = replace(broker, fenced=fenced, in_controlled_shutdown=not fenced)
         leading.fetch(SECOND, 0)
-        with without(disabled):
+        with ablate(disabled):
             assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
 def test_kip_903_a_broker_registered_again_after_its_fetch_does_not_join() -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.BROKER_EPOCH_BEFORE_JOINING})):
-        leading = Leading(isr=(1,))
+        leading = LeaderFixture(isr=(1,))
         leading.fetch(SECOND, 0)
         leading.brokers[SECOND] = replace(leading.brokers[SECOND], epoch=200)
-        with without(disabled):
+        with ablate(disabled):
             assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
 def test_kip_903_a_fetch_with_a_stale_broker_epoch_is_refused() -> None:
-    leading = Leading(isr=(1,), log_end=10)
+    leading = LeaderFixture(isr=(1,), log_end=10)
     leading.fetch(SECOND, 0)
     leading.brokers[SECOND] = replace(leading.brokers[SECOND], epoch=200)
     with pytest.raises(KafkaError) as raised:
@@ -202,7 +202,7 @@ def test_kip_903_a_fetch_with_a_stale_broker_epoch_is_refused() -> None:
 
 
 def test_a_fetch_without_broker_epoch_counts_as_the_current_epoch() -> None:
-    leading = Leading(isr=(1,))
+    leading = LeaderFixture(isr=(1,))
     leading.fetch(SECOND, 0, epoch=-1)
     proposal = leading.expand(SECOND)
     assert proposal is not None
@@ -210,7 +210,7 @@ def test_a_fetch_without_broker_epoch_counts_as_the_current_epoch() -> None:
 
 
 def test_one_isr_change_is_pending_at_a_time() -> None:
-    leading = Leading(isr=(1,))
+    leading = LeaderFixture(isr=(1,))
     leading.fetch(SECOND, 0)
     leading.fetch(THIRD, 0)
     assert leading.expand(SECOND) is not None
@@ -223,7 +223,7 @@ def test_one_isr_change_is_pending_at_a_time() -> None:
 
 
 def test_a_follower_behind_for_the_maximum_lag_leaves_the_isr() -> None:
-    leading = Leading()
+    leading = LeaderFixture()
     leading.fetch(SECOND, 0)
     leading.log_end = 10
     leading.now_ms = LAG_MS
@@ -237,7 +237,7 @@ def test_a_follower_behind_for_the_maximum_lag_leaves_the_isr() -> None:
 
 
 def test_a_follower_at_the_log_end_stays_without_fetches() -> None:
-    leading = Leading(log_end=10)
+    leading = LeaderFixture(log_end=10)
     leading.fetch(SECOND, 10)
     leading.fetch(THIRD, 10)
     leading.now_ms = 100 * LAG_MS
@@ -245,7 +245,7 @@ def test_a_follower_at_the_log_end_stays_without_fetches() -> None:
 
 
 def test_a_leaving_replica_holds_the_high_watermark_until_the_change_is_committed() -> None:
-    leading = Leading(replicas=(1, 2), isr=(1, 2))
+    leading = LeaderFixture(replicas=(1, 2), isr=(1, 2))
     leading.fetch(SECOND, 0)
     leading.log_end = 10
     leading.now_ms = LAG_MS + 1
@@ -258,10 +258,10 @@ def test_a_leaving_replica_holds_the_high_watermark_until_the_change_is_committe
 
 
 def test_without_the_rule_the_high_watermark_exceeds_the_log_end_of_an_isr_member() -> None:
-    leading = Leading(replicas=(1, 2), isr=(1, 2))
+    leading = LeaderFixture(replicas=(1, 2), isr=(1, 2))
     leading.log_end = 10
     leading.now_ms = LAG_MS + 1
-    with without({Safeguard.SHRINK_COUNTS_WHEN_COMMITTED}):
+    with ablate({Safeguard.SHRINK_COUNTS_WHEN_COMMITTED}):
         assert leading.shrink() is not None
     assert leading.high_watermark == 10
 
@@ -269,8 +269,8 @@ def test_without_the_rule_the_high_watermark_exceeds_the_log_end_of_an_isr_membe
 # -- responses
 
 
-def propose_expansion() -> tuple[Leading, IsrProposal]:
-    leading = Leading(isr=(1,))
+def propose_expansion() -> tuple[LeaderFixture, IsrProposal]:
+    leading = LeaderFixture(isr=(1,))
     leading.fetch(SECOND, 0)
     proposal = leading.expand(SECOND)
     assert proposal is not None
@@ -352,7 +352,7 @@ def test_metadata_older_than_a_response_is_ignored() -> None:
 
 
 def test_a_reassignment_changes_followers_and_keeps_other_positions() -> None:
-    leading = Leading(log_end=5)
+    leading = LeaderFixture(log_end=5)
     leading.fetch(SECOND, 5)
     leading.follow(
         replace(
@@ -372,7 +372,7 @@ def test_a_reassignment_changes_followers_and_keeps_other_positions() -> None:
 
 
 def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions() -> None:
-    leading = Leading(log_end=5)
+    leading = LeaderFixture(log_end=5)
     leading.fetch(SECOND, 5)
     leading.log_end = 8
     leading.follow(replace(leading.partition_image, leader_epoch=6, partition_epoch=11))
@@ -381,7 +381,7 @@ def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions() -> None:
 
 
 def test_the_low_watermark_is_the_smallest_log_start_of_live_replicas() -> None:
-    leading = Leading(log_end=10)
+    leading = LeaderFixture(log_end=10)
     assert leading.state.low_watermark(4) == -1
     leading.fetch(SECOND, 10, log_start=4)
     leading.fetch(THIRD, 10, log_start=2)
@@ -391,14 +391,14 @@ def test_the_low_watermark_is_the_smallest_log_start_of_live_replicas() -> None:
 
 
 def test_isr_metrics_are_reported() -> None:
-    leading = Leading(isr=(1, 2), min_insync_replicas=2)
+    leading = LeaderFixture(isr=(1, 2), min_insync_replicas=2)
     assert leading.state.is_under_replicated
     assert leading.state.is_at_min_isr
     assert not leading.state.is_under_min_isr
 
 
 def test_is_followed_since_holds_up_to_the_last_proven_time() -> None:
-    leading = Leading()
+    leading = LeaderFixture()
     leading.now_ms = 1_000
     for _ in range(2):
         leading.fetch(2, 0)
@@ -406,9 +406,9 @@ def test_is_followed_since_holds_up_to_the_last_proven_time() -> None:
         leading.now_ms += 500
     assert leading.state.is_followed_since(1_000)
     assert not leading.state.is_followed_since(1_001)
-    assert Leading(isr=(LEADER,)).state.is_followed_since(10**9), (
+    assert LeaderFixture(isr=(LEADER,)).state.is_followed_since(10**9), (
         "no other replica can be elected without another ISR member"
     )
-    assert not Leading(isr=(LEADER,), min_insync_replicas=2).state.is_followed_since(0), (
+    assert not LeaderFixture(isr=(LEADER,), min_insync_replicas=2).state.is_followed_since(0), (
         "eligible replicas can be elected (KIP-966)"
     )

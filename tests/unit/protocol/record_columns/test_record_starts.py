@@ -17,7 +17,7 @@ LENGTHS = (6, 63, 64, 100, 8191, 8192, 9000)
 """Lengths whose varints take one, two and three bytes."""
 
 
-def starts_of(payloads: list[bytes], counts: list[int]) -> list[int]:
+def start_positions(payloads: list[bytes], counts: list[int]) -> list[int]:
     sizes = np.array([len(payload) for payload in payloads])
     ends = np.cumsum(sizes)
     data = b"".join([*payloads, PADDING])
@@ -38,7 +38,7 @@ def test_records_of_every_length_are_found_in_many_payloads() -> None:
             position += len(record)
         payloads.append(b"".join(records))
         counts.append(len(records))
-    assert starts_of(payloads, counts) == expected
+    assert start_positions(payloads, counts) == expected
 
 
 @pytest.mark.parametrize("length", [-1, -100, 21, 8192, 2**31, 2**63 - 1])
@@ -47,4 +47,4 @@ def test_a_record_that_leaves_its_payload_is_rejected(length: int) -> None:
     payloads = [good * 2] * PAYLOADS
     payloads[PAYLOADS // 2] = good + bad + bytes(len(good) - len(bad))
     with pytest.raises(DecodeError, match="a record ends after the end of its batch"):
-        starts_of(payloads, [2] * PAYLOADS)
+        start_positions(payloads, [2] * PAYLOADS)

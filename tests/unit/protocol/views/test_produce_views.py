@@ -59,7 +59,7 @@ def as_view(request: ProduceRequest, version: int) -> ProduceRequestView:
     return ProduceRequestView(request.transactional_id, request.acks, request.timeout_ms, partitions)
 
 
-def neighbours_apart(response: Any, version: int) -> bool:
+def have_different_neighbours(response: Any, version: int) -> bool:
     """Return whether adjacent topics differ, so that the encoder does not merge them."""
     names = [topic.topic_id if version >= 13 else topic.name for topic in response.responses]
     filled = all(topic.partition_responses for topic in response.responses)
@@ -114,7 +114,7 @@ def test_the_request_view_equals_the_codec(version: int) -> None:
 def test_the_response_encoder_equals_the_codec(version: int) -> None:
     compared = 0
     for response in random_messages(ProduceResponse, version, "produce view", mixed=300):
-        if neighbours_apart(response, version):
+        if have_different_neighbours(response, version):
             compared += 1
             assert encode_by_hand(response, version) == encode_response(0, version, 42, response)
     assert compared > 100

@@ -37,7 +37,7 @@ def bucket_of(cluster: EmbeddedCluster) -> Bucket:
     return Bucket.open({"storage.backend.class": "filesystem", "storage.root": str(cluster.tier_dir)})
 
 
-def spans(tier: PartitionTier, start: int = 0) -> list[tuple[str, int, int]]:
+def offset_ranges(tier: PartitionTier, start: int = 0) -> list[tuple[str, int, int]]:
     return [
         (str(part.metadata.remote_log_segment_id), part.start_offset, part.end_offset)
         for part in tier.parts(start, 1 << 62)
@@ -59,26 +59,26 @@ def test_metadata_and_manifests_give_the_same_segments_incrementally(
         async with Admin(cluster.bootstrap_servers) as admin:
             followed = MetadataTier(admin, {"bootstrap_servers": cluster.bootstrap_servers})
             tier = (await followed.tiers([tides]))[tides]
-            assert spans(tier)[-1][2] == first.local_start
+            assert offset_ranges(tier)[-1][2] == first.local_start
             by_bucket = BucketTier(bucket_of(cluster)).partitions(["tides"])
             assert by_bucket.keys() == {tides}
-            assert spans(by_bucket[tides].tier) == spans(tier)
+            assert offset_ranges(by_bucket[tides].tier) == offset_ranges(tier)
             assert (by_bucket[tides].start_offset, by_bucket[tides].end_offset) == (0, first.local_start)
-            assert spans(tier, 1500)[0][1] == 1500
+            assert offset_ranges(tier, 1500)[0][1] == 1500
 
             before = followed.records_read
-            assert spans((await followed.tiers([tides]))[tides]) == spans(tier)
+            assert offset_ranges((await followed.tiers([tides]))[tides]) == offset_ranges(tier)
             assert followed.records_read == before
             await asyncio.to_thread(
                 produce, cluster.bootstrap_servers, "tides", numbered_records(4000, size=700)
             )
             second = await asyncio.to_thread(topics.wait_until_tiered, "tides")
             tier = (await followed.tiers([tides, TopicPartition("nowhere", 0)]))[tides]
-            assert spans(tier)[-1][2] == second.local_start > first.local_start
+            assert offset_ranges(tier)[-1][2] == second.local_start > first.local_start
             assert followed.records_read < 2 * before + 10
             more = TopicPartition("tides-more", 0)
             both = await followed.tiers([tides, more])
-            assert spans(both[tides]) == spans(tier) and spans(both[more])
+            assert offset_ranges(both[tides]) == offset_ranges(tier) and offset_ranges(both[more])
 
     asyncio.run(follow())
 
@@ -138,7 +138,7 @@ def test_the_newer_topic_of_a_recreated_name_is_read(cluster: EmbeddedCluster) -
     assert bucket.topics()["again"] == {old.tier.partition.topic_id, new}
     assert bucket.partitions(["again"])[name].tier.partition.topic_id == new
     chosen = bucket.partitions(["again"], {"again": old.tier.partition.topic_id})[name]
-    assert spans(chosen.tier) == spans(old.tier)
+    assert offset_ranges(chosen.tier) == offset_ranges(old.tier)
     topics.delete("again")
 
 

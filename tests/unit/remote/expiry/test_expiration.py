@@ -44,7 +44,7 @@ def copy_segments(cluster: TierCluster, segments: int, *, locally: bool = False)
     return node
 
 
-def starts(cluster: TierCluster) -> list[Offset]:
+def start_offsets(cluster: TierCluster) -> list[Offset]:
     return [start for start, _, _ in cluster.ranges()]
 
 
@@ -133,13 +133,13 @@ def test_all_segments_are_listed_only_if_more_expire_than_an_excerpt_has(
     node.run_expiration()
     cluster.configure(replace(TIERED, retention_bytes=4 * size))
     node.run_expiration()
-    assert starts(cluster) == [10, 20, 30, 40]
+    assert start_offsets(cluster) == [10, 20, 30, 40]
     assert not listings
     figures = node.context.figures.partition(PARTITION)
     assert (figures.metadata_count, figures.log_size_bytes) == (5, 5 * size)
     cluster.configure(replace(TIERED, retention_bytes=size))
     node.run_expiration()
-    assert starts(cluster) == [40]
+    assert start_offsets(cluster) == [40]
     assert len(listings) == 1
 
 
@@ -153,10 +153,10 @@ def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None
         replace(TIERED, retention_bytes=5 * size, local_retention_bytes=-1, local_retention_ms=-1)
     )
     node.run_expiration()
-    assert starts(cluster) == [0, 10, 20, 30]
+    assert start_offsets(cluster) == [0, 10, 20, 30]
     cluster.configure(replace(TIERED, retention_bytes=3 * size, local_retention_ms=-1))
     node.run_expiration()
-    assert starts(cluster) == [20, 30]
+    assert start_offsets(cluster) == [20, 30]
     assert node.log.log_start_offset == 20
 
 
@@ -174,7 +174,7 @@ def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_
     second.run_expiration()
     second.log.retention.apply(NOW_MS)
     assert second.log.log_start_offset == 0
-    assert starts(cluster) == [0, 10, 20, 30]
+    assert start_offsets(cluster) == [0, 10, 20, 30]
 
 
 def test_remote_segments_expire_while_copying_is_disabled() -> None:
@@ -194,10 +194,10 @@ def test_delete_records_deletes_remote_segments_below_the_log_start() -> None:
     node = copy_segments(cluster, 3)
     node.log.advance_log_start_offset(15)
     node.run_expiration()
-    assert starts(cluster) == [10, 20]
+    assert start_offsets(cluster) == [10, 20]
     node.log.advance_log_start_offset(30)
     node.run_expiration()
-    assert starts(cluster) == []
+    assert start_offsets(cluster) == []
 
 
 def test_a_failed_deletion_is_retried_and_others_continue() -> None:
@@ -301,7 +301,7 @@ def test_a_deposed_leader_deletes_no_further_segment() -> None:
         run.send(None)
     node.role.is_current = False
     run_to_end(run)
-    assert starts(cluster) == [10, 20]
+    assert start_offsets(cluster) == [10, 20]
 
 
 def test_kafka_15414_unreachable_epochs_are_deleted_after_unclean_election_of_an_empty_replica() -> None:

@@ -11,9 +11,9 @@ from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
+from tests.support.tier.site import QUICK, Site, replica
 from tests.support.tier.tier_cluster import PARTITION, TIERED, CopyingTier, sealed_segments
 from tests.support.waiting import TIMEOUT_S, eventually, remains
-from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -114,13 +114,13 @@ async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() ->
     helping.metadata.on_partition_leadership_changes((), (PARTITION,))
     delete = helping.tier.delete_log_segment_data
 
-    def first_waits(metadata: RemoteLogSegmentMetadata) -> None:
+    def block_first_deletion(metadata: RemoteLogSegmentMetadata) -> None:
         if not entered.is_set():
             entered.set()
             assert door.wait(TIMEOUT_S)
         delete(metadata)
 
-    helping.tier.delete_log_segment_data = first_waits  # type: ignore[method-assign]
+    helping.tier.delete_log_segment_data = block_first_deletion  # type: ignore[method-assign]
     await leading.metadata.put_remote_partition_delete_metadata(step(MARKED))
     leading.clock.now_ms += 10
     helping.clock.now_ms += 10 * QUICK.remote_log_manager_task_interval_ms

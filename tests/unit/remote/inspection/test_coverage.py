@@ -27,7 +27,7 @@ WHOLE = [
 ]
 
 
-def brief(findings: Sequence[Finding]) -> list[tuple[Kind, str]]:
+def kinds_and_places(findings: Sequence[Finding]) -> list[tuple[Kind, str]]:
     return [(finding.kind, finding.place.partition(" AAA")[0]) for finding in findings]
 
 
@@ -38,14 +38,16 @@ def test_complete_coverage_without_duplicates() -> None:
 
 def test_a_missing_segment_is_a_gap_below_the_local_log_start_only() -> None:
     events = WHOLE[:2] + WHOLE[4:]
-    assert brief(coverage_findings(view_of(events, LINEAGE, local_start=200))) == [
+    assert kinds_and_places(coverage_findings(view_of(events, LINEAGE, local_start=200))) == [
         (Kind.GAP, "offsets 60-119")
     ]
-    assert brief(coverage_findings(view_of(events, LINEAGE, local_start=90))) == [
+    assert kinds_and_places(coverage_findings(view_of(events, LINEAGE, local_start=90))) == [
         (Kind.GAP, "offsets 60-89"),
         (Kind.GAP_AHEAD, "offsets 90-119"),
     ]
-    assert brief(coverage_findings(view_of(events, LINEAGE, log_start=119, local_start=200)))[0] == (
+    assert kinds_and_places(coverage_findings(view_of(events, LINEAGE, log_start=119, local_start=200)))[
+        0
+    ] == (
         Kind.GAP,
         "offset 119",
     )
@@ -53,7 +55,7 @@ def test_a_missing_segment_is_a_gap_below_the_local_log_start_only() -> None:
 
 def test_a_segment_in_deletion_covers_nothing() -> None:
     view = view_of([*WHOLE, step(0, DELETING)], LINEAGE, local_start=200)
-    assert brief(coverage_findings(view)) == [(Kind.GAP, "offsets 0-59")]
+    assert kinds_and_places(coverage_findings(view)) == [(Kind.GAP, "offsets 0-59")]
     assert coverage_findings(view.with_log_start(60)) == []
 
 
@@ -63,7 +65,7 @@ def test_an_empty_tier_is_complete_for_a_fully_local_log() -> None:
 
 def test_a_log_whose_leader_reports_no_epoch_has_a_view_without_coverage() -> None:
     view = view_of([], lineage=(), local_start=10, end=20)
-    assert brief(coverage_findings(view)) == [(Kind.UNKNOWN_EPOCH, "offsets 0-9")]
+    assert kinds_and_places(coverage_findings(view)) == [(Kind.UNKNOWN_EPOCH, "offsets 0-9")]
 
 
 def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
@@ -88,12 +90,12 @@ def test_a_divergent_segment_leaves_a_gap_at_the_divergence() -> None:
         *copy_events(2, 120, 199, 7),
     ]
     findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
-    assert brief(findings) == [(Kind.GAP, "offsets 100-109")]
+    assert kinds_and_places(findings) == [(Kind.GAP, "offsets 100-109")]
 
 
 def test_a_leader_without_the_oldest_epoch_is_reported() -> None:
     view = view_of(WHOLE, LINEAGE[1:], local_start=200)
-    assert brief(coverage_findings(view))[0] == (Kind.UNKNOWN_EPOCH, "offsets 0-99")
+    assert kinds_and_places(coverage_findings(view))[0] == (Kind.UNKNOWN_EPOCH, "offsets 0-99")
 
 
 def test_a_segment_below_the_log_start_awaits_deletion() -> None:

@@ -169,10 +169,10 @@ def test_a_masked_prefix_is_not_shown(tmp_path: Path) -> None:
 def test_an_unavailable_bucket_is_an_error_and_not_a_finding(
     tier: TierBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(key: str, start: int | None = None, end: int | None = None) -> None:
+    def refuse_request(key: str, start: int | None = None, end: int | None = None) -> None:
         raise RemoteStorageError(f"no response for {key}")
 
-    monkeypatch.setattr(tier.bucket.storage.store, "get", away)
+    monkeypatch.setattr(tier.bucket.storage.store, "get", refuse_request)
     with pytest.raises(RemoteStorageError, match="no response for"):
         tier.findings()
 
@@ -235,7 +235,7 @@ def with_aborts(tmp_path: Path) -> Iterator[TierBucket]:
     tier.bucket.close()
 
 
-def in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
+def tier_in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
     """Return the first segment in a tier in memory, which tests can change."""
     metadata, storage = tier.segments[0], tier.bucket.storage
     indexes = {}
@@ -247,7 +247,7 @@ def in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
 
 
 def test_short_reads_of_a_stream_are_combined(with_aborts: TierBucket) -> None:
-    memory, stored = in_memory(with_aborts)
+    memory, stored = tier_in_memory(with_aborts)
     sizes: list[int] = []
     assert inspect_segment(memory, with_aborts.segments[0], sizes.append) == []
     assert sum(sizes) == len(stored.log)
@@ -255,7 +255,7 @@ def test_short_reads_of_a_stream_are_combined(with_aborts: TierBucket) -> None:
 
 
 def test_an_aborted_transaction_missing_in_the_index_is_reported(with_aborts: TierBucket) -> None:
-    memory, stored = in_memory(with_aborts)
+    memory, stored = tier_in_memory(with_aborts)
     whole = stored.indexes[IndexType.TRANSACTION]
     assert len(whole) == 2 * 34
     stored.indexes[IndexType.TRANSACTION] = whole[:34]
@@ -280,19 +280,19 @@ def test_an_abort_marker_without_records_needs_no_index_entry(tmp_path: Path) ->
 
 
 def test_a_transaction_index_marked_empty_is_reported(with_aborts: TierBucket) -> None:
-    memory, _ = in_memory(with_aborts)
+    memory, _ = tier_in_memory(with_aborts)
     (finding,) = inspect_segment(memory, replace(with_aborts.segments[0], is_txn_index_empty=True))
     assert finding.detail == "it has 2 entries, in the metadata it is empty"
 
 
 def test_a_committed_transaction_in_the_index_is_reported(with_aborts: TierBucket) -> None:
-    memory, stored = in_memory(with_aborts)
+    memory, stored = tier_in_memory(with_aborts)
     stored.indexes[IndexType.TRANSACTION] = struct.pack(">hqqqq", 0, 8, 5, 9, 9)
     assert Kind.BAD_TRANSACTION_INDEX in kinds(inspect_segment(memory, with_aborts.segments[0]))
 
 
 def test_offsets_that_differ_from_the_metadata_are_reported(tier: TierBucket) -> None:
-    memory, stored = in_memory(tier)
+    memory, stored = tier_in_memory(tier)
     metadata = tier.segments[0]
     positions = [position for position, _ in iterate_headers(stored.log)]
     (behind,) = inspect_segment(memory, replace(metadata, end_offset=metadata.end_offset + 2))
@@ -310,7 +310,7 @@ def test_offsets_that_differ_from_the_metadata_are_reported(tier: TierBucket) ->
 
 
 def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: TierBucket) -> None:
-    memory, _ = in_memory(tier)
+    memory, _ = tier_in_memory(tier)
     metadata = replace(
         tier.segments[0],
         segment_leader_epochs=(EpochEntry(0, 0), EpochEntry(3, 12)),
@@ -325,7 +325,7 @@ def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: 
 
 
 def test_a_segment_partly_below_the_log_start_at_copy_time_is_valid(tier: TierBucket) -> None:
-    memory, stored = in_memory(tier)
+    memory, stored = tier_in_memory(tier)
     stored.indexes[IndexType.LEADER_EPOCH] = encode_leader_epochs([EpochEntry(0, 5)])
     assert inspect_segment(memory, replace(tier.segments[0], segment_leader_epochs=(EpochEntry(0, 5),))) == []
 
@@ -342,7 +342,7 @@ def test_a_segment_partly_below_the_log_start_at_copy_time_is_valid(tier: TierBu
 def test_a_missing_or_invalid_small_file_is_reported(
     index_type: IndexType, kind: Kind, tier: TierBucket
 ) -> None:
-    memory, stored = in_memory(tier)
+    memory, stored = tier_in_memory(tier)
     stored.indexes[index_type] = b"\xff" * 25
     assert kinds(inspect_segment(memory, tier.segments[0])) == [kind]
     del stored.indexes[index_type]
@@ -350,7 +350,7 @@ def test_a_missing_or_invalid_small_file_is_reported(
 
 
 def test_a_producer_snapshot_of_a_later_segment_is_reported(with_aborts: TierBucket) -> None:
-    memory, _ = in_memory(with_aborts)
+    memory, _ = tier_in_memory(with_aborts)
     metadata = replace(with_aborts.segments[0], end_offset=9)
     findings = inspect_segment(memory, metadata)
     details = [finding.detail for finding in findings if finding.kind is Kind.BAD_PRODUCER_SNAPSHOT]
@@ -358,7 +358,7 @@ def test_a_producer_snapshot_of_a_later_segment_is_reported(with_aborts: TierBuc
 
 
 def test_a_truncated_stream_is_corruption_and_a_failing_store_is_not(tier: TierBucket) -> None:
-    memory, _ = in_memory(tier)
+    memory, _ = tier_in_memory(tier)
     memory.cut_after = 500
     assert kinds(inspect_segment(memory, tier.segments[0])) == [Kind.BAD_BATCH]
     memory.failure = RemoteStorageError("the store is unavailable")

@@ -23,7 +23,7 @@ EVENTS = [
 ]
 
 
-def the_view(**changes: object) -> PartitionView:
+def events_view(**changes: object) -> PartitionView:
     return view_of(EVENTS, LINEAGE, **{"log_start": 30, "local_start": 130, "end": 300, **changes})  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def the_view(**changes: object) -> PartitionView:
 def test_an_offset_is_located_locally_and_remotely(
     offset: int, place: Place, epoch: int | None, segment: int | None
 ) -> None:
-    location = locate(the_view(), offset)
+    location = locate(events_view(), offset)
     assert (location.place, location.epoch) == (place, epoch)
     assert (None if location.segment is None else ids([location.segment])[0]) == segment
 
@@ -58,20 +58,20 @@ def obstacles(view: PartitionView, offset: int) -> list[Obstacle]:
 
 
 def test_the_active_segment_is_the_reason_without_another() -> None:
-    assert obstacles(the_view(), 200) == [Obstacle.ACTIVE]
+    assert obstacles(events_view(), 200) == [Obstacle.ACTIVE]
 
 
 def test_topic_configs_that_disable_copying_are_the_reason() -> None:
-    assert obstacles(the_view(config=replace(TIERED, remote_storage_enable=False)), 200) == [
+    assert obstacles(events_view(config=replace(TIERED, remote_storage_enable=False)), 200) == [
         Obstacle.TOPIC_NOT_TIERED
     ]
-    assert obstacles(the_view(config=replace(TIERED, remote_log_copy_disable=True)), 200) == [
+    assert obstacles(events_view(config=replace(TIERED, remote_log_copy_disable=True)), 200) == [
         Obstacle.COPY_DISABLED
     ]
 
 
 def test_an_open_transaction_is_the_reason() -> None:
-    reasons = list(upload_reasons(the_view(last_stable=220), 230))
+    reasons = list(upload_reasons(events_view(last_stable=220), 230))
     assert [reason.obstacle for reason in reasons] == [
         Obstacle.NOT_STABLE,
         Obstacle.EARLIER_FIRST,
@@ -117,14 +117,14 @@ def test_equal_rows_are_collapsed() -> None:
 
 
 def test_the_error_of_the_store_is_the_first_reason() -> None:
-    reasons = upload_reasons(the_view(), 200, "s3://tides: AccessDenied (HTTP 403)")
+    reasons = upload_reasons(events_view(), 200, "s3://tides: AccessDenied (HTTP 403)")
     assert [reason.obstacle for reason in reasons] == [Obstacle.STORE_FAILS, Obstacle.ACTIVE]
     assert reasons[0].detail == "s3://tides: AccessDenied (HTTP 403)"
 
 
 def test_more_pending_bytes_than_an_active_segment_are_reported() -> None:
     config = replace(TIERED, segment_bytes=1000)
-    view = the_view(config=config, local_start=200, local_size_bytes=1001)
+    view = events_view(config=config, local_start=200, local_size_bytes=1001)
     assert obstacles(view, 200) == [Obstacle.BACKLOG]
     assert obstacles(view, 250) == [Obstacle.EARLIER_FIRST, Obstacle.BACKLOG, Obstacle.ACTIVE]
     assert obstacles(replace(view, local_size_bytes=1000), 200) == [Obstacle.ACTIVE]
@@ -132,11 +132,11 @@ def test_more_pending_bytes_than_an_active_segment_are_reported() -> None:
 
 def test_kip_1241_the_copy_lag_is_the_reason() -> None:
     config = replace(TIERED, remote_copy_lag_ms=60_000, remote_copy_lag_bytes=1 << 20)
-    assert obstacles(the_view(config=config), 200) == [Obstacle.COPY_LAG, Obstacle.ACTIVE]
+    assert obstacles(events_view(config=config), 200) == [Obstacle.COPY_LAG, Obstacle.ACTIVE]
 
 
 def test_the_pending_copy_is_reported_by_the_leader_or_follows_the_remote_end() -> None:
-    view = the_view()
+    view = events_view()
     assert pending_offset(view) == 200
     reported = replace(view, offsets=replace(view.offsets, earliest_pending_upload_offset=210))
     assert pending_offset(reported) == 210
@@ -145,14 +145,14 @@ def test_the_pending_copy_is_reported_by_the_leader_or_follows_the_remote_end() 
 # --- expiry ---
 
 
-def test_no_expiry_without_a_limit() -> None:
-    assert scheduled_deletions(the_view(), 3) == []
+def test_without_a_limit_nothing_expires() -> None:
+    assert scheduled_deletions(events_view(), 3) == []
 
 
 def test_retention_ms_applies_to_each_segment_in_order() -> None:
     # Timestamps of segments are 1000 ms + their last offset.
     config = replace(TIERED, retention_ms=NOW_MS - 1100)
-    deletions = scheduled_deletions(the_view(config=config), 3)
+    deletions = scheduled_deletions(events_view(config=config), 3)
     assert [(ids([deletion.segment]), deletion.reason) for deletion in deletions] == [
         ([0], Reason.RETENTION_TIME),
         ([1], None),
@@ -164,7 +164,7 @@ def test_retention_ms_applies_to_each_segment_in_order() -> None:
 
 def test_retention_bytes_counts_remote_and_local_only_bytes() -> None:
     config = replace(TIERED, retention_bytes=5000)
-    view = the_view(config=config, local_size_bytes=1500)
+    view = events_view(config=config, local_size_bytes=1500)
     assert local_only_bytes(view) == 1500
     # 3 segments of 1000 bytes and 1500 local ones: the first expires at 6000 bytes, 1500 more.
     assert [(ids([one.segment])[0], one.after_bytes) for one in scheduled_deletions(view, 9)] == [
@@ -173,13 +173,13 @@ def test_retention_bytes_counts_remote_and_local_only_bytes() -> None:
         (2, 3500),
     ]
     now = scheduled_deletions(
-        the_view(config=replace(TIERED, retention_bytes=3000), local_size_bytes=1500), 1
+        events_view(config=replace(TIERED, retention_bytes=3000), local_size_bytes=1500), 1
     )
     assert [(ids([one.segment])[0], one.reason) for one in now] == [(0, Reason.RETENTION_SIZE), (1, None)]
 
 
 def test_records_in_both_places_are_not_local_only() -> None:
-    view = the_view(local_start=120, local_size_bytes=1700)
+    view = events_view(local_start=120, local_size_bytes=1700)
     assert local_only_bytes(view) == 700
 
 
@@ -190,8 +190,8 @@ def test_records_in_both_places_are_not_local_only() -> None:
 )
 def test_the_predicted_expiry_by_size_is_exact(retention_bytes: int, local_bytes: int, growth: int) -> None:
     config = replace(TIERED, retention_bytes=retention_bytes)
-    before = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes), 3)
-    after = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes + growth), 3)
+    before = scheduled_deletions(events_view(config=config, local_size_bytes=local_bytes), 3)
+    after = scheduled_deletions(events_view(config=config, local_size_bytes=local_bytes + growth), 3)
     expired_ids = {ids([one.segment])[0] for one in after if one.reason is not None}
     predicted = {
         ids([one.segment])[0]
@@ -203,7 +203,7 @@ def test_the_predicted_expiry_by_size_is_exact(retention_bytes: int, local_bytes
 
 @given(retention_ms=st.integers(0, NOW_MS), later_ms=st.integers(0, NOW_MS))
 def test_the_predicted_expiry_by_time_is_exact(retention_ms: int, later_ms: int) -> None:
-    view = the_view(config=replace(TIERED, retention_ms=retention_ms))
+    view = events_view(config=replace(TIERED, retention_ms=retention_ms))
     before = scheduled_deletions(view, 3)
     after = scheduled_deletions(replace(view, now_ms=view.now_ms + later_ms), 3)
     expired_ids = {ids([one.segment])[0] for one in after if one.reason is not None}

@@ -25,7 +25,7 @@ from tidelog.testing.simulation.crash_file_system import SimulatedCrash
 Dies = Callable[[FaultPoint], None]
 
 
-class DiesAt:
+class CrashAt:
     """Crashes the process when `point` is reached for the `nth` time."""
 
     def __init__(self, point: FaultPoint, nth: int) -> None:
@@ -133,7 +133,7 @@ def test_the_next_leader_finishes_the_work_of_a_crashed_one(
 ) -> None:
     cluster = TierCluster(2)
     node, other = cluster.nodes
-    dies = DiesAt(point, nth)
+    dies = CrashAt(point, nth)
     node.restart(dies)
     node.lead(0)
     with pytest.raises(SimulatedCrash):

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.tier.settings import remote_settings
+from tests.support.tier.site import QUICK, Site, replica
 from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
-    CopyingTier,
     produce,
     sealed_segments,
 )
 from tests.support.waiting import TIMEOUT_S, eventually
-from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -32,66 +27,9 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tidelog.remote.tasks.context import NodeServices
 from tidelog.remote.tasks.replica import TieredReplica
-from tidelog.remote.tasks.settings import RemoteLogManagerSettings
-from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.log.partition_log import PartitionLog
-from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
-QUICK = remote_settings(
-    remote_log_manager_task_interval_ms=20,
-    remote_log_manager_task_retry_backoff_ms=1,
-    remote_log_manager_task_retry_backoff_max_ms=10,
-)
 SLOW = replace(QUICK, remote_log_manager_task_interval_ms=3_600_000)
-
-
-class Site:
-    """One node: its manager, on storage and metadata that outlive it."""
-
-    def __init__(self, settings: RemoteLogManagerSettings = QUICK, site: Site | None = None) -> None:
-        self.fs: CrashFileSystem = CrashFileSystem() if site is None else site.fs
-        self.tier: CopyingTier = CopyingTier(self.fs) if site is None else site.tier
-        self.events: InMemoryMetadataLog = InMemoryMetadataLog() if site is None else site.events
-        self.metadata = InMemoryRemoteLogMetadataManager(self.events)
-        self.clock = ManualClock()
-        self.broker_id: int = 0 if site is None else site.broker_id + 1
-        self.is_confirmed = True
-        self.manager = RemoteLogManager(
-            settings,
-            self.tier,
-            self.metadata,
-            NodeServices(
-                broker_id=self.broker_id,
-                clock=self.clock,
-                randomness=random.Random(self.broker_id),
-                is_confirmed=lambda: self.is_confirmed,
-            ),
-        )
-
-    def log(
-        self, segments: int = 0, config: LogConfig = TIERED, directory: str | None = None
-    ) -> PartitionLog:
-        log = open_log(self.fs, config, directory=directory or f"/data{self.broker_id}/events-0")
-        sealed_segments(log, segments)
-        return log
-
-    def finished_segments(self, partition: TopicIdPartition = PARTITION) -> list[tuple[int, int]]:
-        return [
-            (each.start_offset, each.end_offset) for each in self.list_segments(partition) if each.state == 1
-        ]
-
-    def list_segments(self, partition: TopicIdPartition = PARTITION) -> list[RemoteLogSegmentMetadata]:
-        return list(self.metadata.list_remote_log_segments(partition))
-
-    async def close(self) -> None:
-        await self.manager.close()
-        await self.metadata.close()
-
-
-def replica(log: PartitionLog, epoch: int = 0, partition: TopicIdPartition = PARTITION) -> TieredReplica:
-    return TieredReplica(partition, log, epoch)
 
 
 @on_both_loops
@@ -372,11 +310,11 @@ async def test_close_waits_for_running_work_up_to_the_timeout() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
 
-    def hangs(_: RemoteLogSegmentMetadata) -> None:
+    def block_copy(_: RemoteLogSegmentMetadata) -> None:
         entered.set()
         assert door.wait(TIMEOUT_S)
 
-    site.tier.before_copy = hangs
+    site.tier.before_copy = block_copy
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(1))], [])
     await eventually(entered.is_set)
@@ -394,11 +332,11 @@ async def test_close_lets_a_copy_end_and_deletes_its_objects() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
 
-    def waits(_: RemoteLogSegmentMetadata) -> None:
+    def block_copy(_: RemoteLogSegmentMetadata) -> None:
         entered.set()
         assert door.wait(TIMEOUT_S)
 
-    site.tier.before_copy = waits
+    site.tier.before_copy = block_copy
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(1))], [])
     await eventually(entered.is_set)

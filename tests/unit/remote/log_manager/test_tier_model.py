@@ -452,13 +452,13 @@ class Walk:
     def _moves(self) -> list[tuple[Callable[[], None], int]]:
         m, below = self.machine, self._random.randrange
 
-        def coin() -> bool:
+        def random_bool() -> bool:
             return below(2) == 1
 
         return [
             (lambda: m.fill(1 + below(3), 1 + below(2)), 6),
-            (lambda: m.write(1 + below(4), coin(), coin()), 4),
-            (lambda: m.end_transaction(below(99), coin()) if m._open_transactions() else None, 4),
+            (lambda: m.write(1 + below(4), random_bool(), random_bool()), 4),
+            (lambda: m.end_transaction(below(99), random_bool()) if m._open_transactions() else None, 4),
             (lambda: m.roll(below(REPLICAS)), 2),
             (lambda: m.catch_up(below(REPLICAS)), 8),
             (lambda: m.drop_out(below(REPLICAS)), 1),

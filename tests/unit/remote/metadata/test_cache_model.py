@@ -44,7 +44,7 @@ class Model:
     finished: list[int] = field(default_factory=list)
     highest: dict[int, int] = field(default_factory=dict)
 
-    def spans(self, number: int) -> list[tuple[int, range]]:
+    def offset_ranges(self, number: int) -> list[tuple[int, range]]:
         """Return the offsets of each epoch in a segment."""
         segment = self.segments[number]
         starts = [*(entry.start_offset for entry in segment.segment_leader_epochs), segment.end_offset + 1]
@@ -74,7 +74,7 @@ class Model:
             return Outcome.ILLEGAL_MOVE if before is STARTED else Outcome.REPEATED
         if event.state is FINISHED:
             self.finished.append(number)
-            for epoch, offsets in self.spans(number):
+            for epoch, offsets in self.offset_ranges(number):
                 self.highest[epoch] = max(self.highest.get(epoch, -1), offsets.stop - 1)
         elif number in self.finished:
             self.finished.remove(number)
@@ -82,12 +82,12 @@ class Model:
             del self.segments[number]
         return Outcome.APPLIED
 
-    def serving(self) -> dict[tuple[int, int], int]:
+    def serving_segments(self) -> dict[tuple[int, int], int]:
         """Return the segment of each offset of each epoch: the one that was finished last."""
         return {
             (epoch, offset): number
             for number in self.finished
-            for epoch, offsets in self.spans(number)
+            for epoch, offsets in self.offset_ranges(number)
             for offset in offsets
         }
 
@@ -187,7 +187,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def lookups_are_equal(self) -> None:
-        serving = self.model.serving()
+        serving = self.model.serving_segments()
         for epoch in EPOCHS:
             for offset in OFFSETS:
                 segment = self.cache.segment(epoch, offset)
@@ -196,7 +196,9 @@ class CacheMachine(RuleBasedStateMachine):
                 if expected is not None:
                     assert segment == self.model.segments[expected]
             assert self.cache.highest_offset(epoch) == self.model.highest.get(epoch)
-            members = [number for number in self.model.segments if epoch in dict(self.model.spans(number))]
+            members = [
+                number for number in self.model.segments if epoch in dict(self.model.offset_ranges(number))
+            ]
             listed = list(self.cache.segments(epoch))
             assert [entry.start_offset for entry in listed] == sorted(entry.start_offset for entry in listed)
             assert {number_of(entry) for entry in listed} == set(members)
@@ -209,7 +211,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def transaction_indexes_are_found(self) -> None:
-        serving = self.model.serving()
+        serving = self.model.serving_segments()
         for epoch in EPOCHS:
             for offset in OFFSETS[::7]:
                 places = sorted(

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.tier.metadata_manager import copy, remove, run_manager
 from tests.support.tier.metadata_topic import MemoryTopic
 from tests.support.tier.segment_metadata import FINISHED, PARTITION, copy_start, deletion, step
 from tests.support.waiting import eventually
-from tests.unit.remote.metadata.test_topic_based import copy, remove, run_manager
 from tidelog.remote.metadata.cache import Outcome
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
@@ -22,7 +22,7 @@ OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
 MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState
 
 
-async def switched_off_and_on(manager: TopicBasedRemoteLogMetadataManager) -> None:
+async def disable_and_enable(manager: TopicBasedRemoteLogMetadataManager) -> None:
     """Tier the topic of PARTITION, disable tiering and enable it again (KIP-950): segment 1 is in use."""
     await copy(manager, 0)
     await manager.put_remote_partition_delete_metadata(deletion(MARKED))
@@ -37,7 +37,7 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
 ) -> None:
     topic = MemoryTopic(1)
     async with run_manager(topic, PARTITION) as manager:
-        await switched_off_and_on(manager)
+        await disable_and_enable(manager)
         pending_deletions: list[bool] = []
         apply_event = manager.store.apply
 
@@ -57,7 +57,7 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
 async def test_a_replayed_deletion_after_a_restart_removes_nothing() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with run_manager(topic, PARTITION, disk=disk) as manager:
-        await switched_off_and_on(manager)
+        await disable_and_enable(manager)
     async with run_manager(topic, PARTITION, OTHER, disk=disk) as manager:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
         assert not manager.partition_deletions()
@@ -88,7 +88,7 @@ async def test_a_late_node_neither_repeats_a_deletion_nor_removes_newer_segments
 ) -> None:
     topic = MemoryTopic(1)
     async with run_manager(topic, PARTITION) as manager:
-        await switched_off_and_on(manager)
+        await disable_and_enable(manager)
         with pytest.raises(RemoteMetadataError):
             await manager.put_remote_partition_delete_metadata(deletion(late))
         assert not manager.partition_deletions()

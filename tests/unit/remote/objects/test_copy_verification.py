@@ -23,11 +23,11 @@ TRANSFORMED = replace(PLAIN, compression=True, key_ring=KeyRing("key1", {"key1":
 SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
 
-def lose(data: bytes) -> bytes | None:
+def without_data(data: bytes) -> bytes | None:
     return None
 
 
-def cut(data: bytes) -> bytes | None:
+def without_last_byte(data: bytes) -> bytes | None:
     return data[:-1]
 
 
@@ -47,7 +47,7 @@ def copy_segment(store: MemoryStore, settings: ManagerSettings, segment: StoredS
 
 @pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("keeps", [lose, cut])
+@pytest.mark.parametrize("keeps", [without_data, without_last_byte])
 def test_a_copy_fails_when_the_store_silently_loses_or_truncates_an_object(
     settings: ManagerSettings,
     suffix: str,

@@ -20,8 +20,8 @@ from tests.support.s3.fault_proxy import (
     fault_proxy,
     reset,
     server_error,
-    slow,
     slow_down,
+    slow_response,
     truncate,
 )
 from tests.support.s3.server import S3Server, s3_server
@@ -47,7 +47,7 @@ TRANSIENT: dict[str, Fault] = {
     "reset": reset(),
     "short body": truncate(keep=1000),
     "empty body": truncate(keep=0),
-    "trickling body": slow(bytes_per_s=2_000_000),
+    "trickling body": slow_response(bytes_per_s=2_000_000),
 }
 
 
@@ -95,11 +95,11 @@ def test_a_stale_listing_hides_no_object_and_reports_no_damage(tmp_path: Path) -
     listed = list(store.list(""))
     newest = tier.bucket.keys(tier.segments[-1]).all
 
-    def stale(prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    def list_without_last(prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         keys = (info for info in listed if info.key.startswith(prefix) and info.key > start_after)
         return (info for info in keys if info.key not in newest)
 
-    store.list = stale  # type: ignore[method-assign]
+    store.list = list_without_last  # type: ignore[method-assign]
     assert tier.findings() == []
     tier.bucket.close()
 

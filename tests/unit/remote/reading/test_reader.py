@@ -2,107 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
-from uuid import UUID
 
 import pytest
 
-from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.remote_tier import (
     PARTITION,
-    LocalPart,
-    MemoryTier,
-    copy_sealed_segments,
     note_copied,
     segment_metadata,
     store,
 )
+from tests.support.tier.tiered_log import CONFIG, TieredLogFixture, fill, fixture_of
 from tidelog.base.bounded_pool import BoundedPool, PoolFull
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import run_steps
-from tidelog.remote.index_cache.cache import RemoteIndexCache
-from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.reading.reader import RemoteLogReader
-from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.reading.requests import TimestampSearch
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
-CONFIG = log_config(segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
-
-
-@dataclass
-class Fixture:
-    """A log, the tier with its sealed segments, and a reader that has access only to the tier."""
-
-    log: PartitionLog
-    tier: MemoryTier
-    manager: InMemoryRemoteLogMetadataManager
-    reader: RemoteLogReader
-    pool: BoundedPool
-    cache: RemoteIndexCache
-    local: LocalPart
-    segments: list[RemoteLogSegmentMetadata]
-
-    def request(self, offset: int, max_bytes: int = 1000, **changes: object) -> RemoteReadRequest:
-        request = RemoteReadRequest(PARTITION, offset, max_bytes, True, 1 << 60, False, self.local)
-        return replace(request, **changes)  # type: ignore[arg-type]
-
-    async def read(self, offset: int, max_bytes: int = 1000, **changes: object) -> RemoteRead:
-        return await self.reader.read(self.request(offset, max_bytes, **changes))
-
-    def expected(self, offset: int, max_bytes: int, at_least_one: bool, upper_bound: int) -> bytes:
-        result = self.log.read(offset, max_bytes, upper_bound=upper_bound, at_least_one=at_least_one)
-        return b"" if result.records is None else result.records.read()
-
-
-def fill(log: PartitionLog, random: Random) -> None:
-    """Append batches of all codecs and sizes, in increasing epochs, with both results of transactions."""
-    epoch, now, open_producers = 0, 1000, dict[int, int]()
-    for _ in range(150):
-        if random.random() < 0.08:
-            epoch += random.randint(1, 3)
-        now += random.randint(-50, 120)
-        if open_producers and random.random() < 0.3:
-            producer = random.choice(list(open_producers))
-            del open_producers[producer]
-            append_marker(log, producer, is_abort=random.random() < 0.6, leader_epoch=epoch)
-            continue
-        count = random.randint(1, 6)
-        options: dict[str, object] = {}
-        if random.random() < 0.5:
-            producer = random.randint(1, 4)
-            sequence = sequences.get((id(log), producer), 0)
-            sequences[id(log), producer] = sequence + count
-            open_producers[producer] = 1
-            options = {
-                "producer_id": producer,
-                "producer_epoch": 0,
-                "base_sequence": sequence,
-                "is_transactional": True,
-            }
-        values = ["x" * random.randint(0, 60) + str(random.random()) for _ in range(count)]
-        times = [now + random.randint(-30, 30) for _ in values]
-        codec = random.choice(list(Compression))
-        append(log, *values, timestamps=times, compression=codec, leader_epoch=epoch, **options)
-    for producer in open_producers:
-        append_marker(log, producer, is_abort=True, leader_epoch=epoch)
-
-
-sequences: dict[tuple[int, int], int] = {}
-
 
 @pytest.fixture(params=range(4))
-async def tiered(request: pytest.FixtureRequest) -> AsyncIterator[Fixture]:
+async def tiered(request: pytest.FixtureRequest) -> AsyncIterator[TieredLogFixture]:
     log = open_log(CrashFileSystem(), CONFIG)
     fill(log, Random(request.param))
     fixture = await fixture_of(log)
@@ -110,21 +40,10 @@ async def tiered(request: pytest.FixtureRequest) -> AsyncIterator[Fixture]:
     fixture.pool.close()
 
 
-async def fixture_of(log: PartitionLog) -> Fixture:
-    tier, manager = MemoryTier(), InMemoryRemoteLogMetadataManager()
-    cache = RemoteIndexCache(CrashFileSystem(), "/data", tier, 1 << 30)
-    cache.load()
-    pool = BoundedPool("reader", 3, 100)
-    segments = await copy_sealed_segments(log, tier, manager)
-    reader = RemoteLogReader(tier, manager, cache, pool)
-    local = LocalPart(log, log.segments.active.base_offset)
-    return Fixture(log, tier, manager, reader, pool, cache, local, segments)
-
-
 # -- offsets
 
 
-async def test_every_offset_and_size_returns_the_bytes_of_the_local_log(tiered: Fixture) -> None:
+async def test_every_offset_and_size_returns_the_bytes_of_the_local_log(tiered: TieredLogFixture) -> None:
     assert len(tiered.segments) > 4
     random = Random(1)
     end = tiered.segments[-1].end_offset + 1
@@ -135,13 +54,13 @@ async def test_every_offset_and_size_returns_the_bytes_of_the_local_log(tiered: 
                 result = await tiered.read(
                     offset, max_bytes, at_least_one=at_least_one, upper_bound=upper_bound
                 )
-                expected = tiered.expected(offset, max_bytes, at_least_one, upper_bound)
+                expected = tiered.expected_bytes(offset, max_bytes, at_least_one, upper_bound)
                 assert bytes(result.records) == expected, (offset, max_bytes, at_least_one, upper_bound)
                 headers = [header for _, header in iterate_headers(result.records)]
                 assert result.next_offset == (headers[-1].next_offset if headers else offset)
 
 
-async def test_sequential_reading_returns_all_sealed_segments(tiered: Fixture) -> None:
+async def test_sequential_reading_returns_all_sealed_segments(tiered: TieredLogFixture) -> None:
     tiered.tier.bytes_at_most = 97
     parts, offset = [], 0
     while offset < tiered.local.local_log_start_offset:
@@ -153,7 +72,7 @@ async def test_sequential_reading_returns_all_sealed_segments(tiered: Fixture) -
     assert b"".join(parts) == b"".join(sealed)
 
 
-async def test_a_read_requests_one_minimal_range(tiered: Fixture) -> None:
+async def test_a_read_requests_one_minimal_range(tiered: TieredLogFixture) -> None:
     await tiered.read(tiered.segments[1].end_offset, 1)
     longest_batch = 2500
     for offset in range(0, tiered.local.local_log_start_offset, 7):
@@ -173,17 +92,17 @@ async def test_a_batch_larger_than_the_requested_size_is_read_completely() -> No
     tiered = await fixture_of(log)
     for offset in range(4):
         result = await tiered.read(offset, 1)
-        assert bytes(result.records) == tiered.expected(offset, 1, True, 4)
+        assert bytes(result.records) == tiered.expected_bytes(offset, 1, True, 4)
 
 
-async def test_offsets_missing_in_the_tier_are_out_of_range(tiered: Fixture) -> None:
+async def test_offsets_missing_in_the_tier_are_out_of_range(tiered: TieredLogFixture) -> None:
     with pytest.raises(KafkaError, match="not in remote storage") as raised:
         await tiered.read(tiered.local.local_log_start_offset)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_kafka_15405_unread_remote_metadata_is_a_retriable_error(
-    tiered: Fixture,
+    tiered: TieredLogFixture,
 ) -> None:
     tiered.manager.on_stop_partitions([PARTITION])
     tiered.manager.held_back.add(PARTITION)
@@ -193,7 +112,7 @@ async def test_kafka_15405_unread_remote_metadata_is_a_retriable_error(
     assert raised.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-async def test_a_failing_store_is_an_error_until_it_recovers(tiered: Fixture) -> None:
+async def test_a_failing_store_is_an_error_until_it_recovers(tiered: TieredLogFixture) -> None:
     tiered.tier.failure = RemoteStorageError("503 slow down")
     with pytest.raises(KafkaError, match="slow down") as raised:
         await tiered.read(0)
@@ -202,7 +121,7 @@ async def test_a_failing_store_is_an_error_until_it_recovers(tiered: Fixture) ->
     assert (await tiered.read(0)).records
 
 
-async def test_a_truncated_body_returns_its_complete_batches_or_an_error(tiered: Fixture) -> None:
+async def test_a_truncated_body_returns_its_complete_batches_or_an_error(tiered: TieredLogFixture) -> None:
     whole = bytes((await tiered.read(0, 1000)).records)
     first = next(iterate_headers(whole))[1].size_bytes
     tiered.tier.cut_after = first + 20
@@ -213,7 +132,7 @@ async def test_a_truncated_body_returns_its_complete_batches_or_an_error(tiered:
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_corrupt_headers_are_corrupt_message_and_never_returned(tiered: Fixture) -> None:
+async def test_corrupt_headers_are_corrupt_message_and_never_returned(tiered: TieredLogFixture) -> None:
     stored = tiered.tier.segments[tiered.segments[0].remote_log_segment_id.id]
     for at, value in ((16, 1), (8, 0x7F), (0, 0x10), (23, 0x7F)):
         whole = stored.log
@@ -224,7 +143,7 @@ async def test_corrupt_headers_are_corrupt_message_and_never_returned(tiered: Fi
         stored.log = whole
 
 
-async def test_a_wrong_cached_index_is_fetched_again_when_no_batch_is_found(tiered: Fixture) -> None:
+async def test_a_wrong_cached_index_is_fetched_again_when_no_batch_is_found(tiered: TieredLogFixture) -> None:
     stored = {segment_id: stored.indexes for segment_id, stored in tiered.tier.segments.items()}
     segment = next(
         each for each in tiered.segments if stored[each.remote_log_segment_id.id][IndexType.OFFSET]
@@ -239,7 +158,7 @@ async def test_a_wrong_cached_index_is_fetched_again_when_no_batch_is_found(tier
 
 @pytest.mark.parametrize("by_time", [False, True])
 async def test_a_cached_index_that_skips_the_requested_offset_is_fetched_again(
-    tiered: Fixture, by_time: bool
+    tiered: TieredLogFixture, by_time: bool
 ) -> None:
     """A flipped bit in the offset of an entry: it points to a batch, but readers would miss earlier ones."""
     with_entries = []
@@ -274,7 +193,7 @@ async def test_an_older_kafka_index_with_last_offsets_of_several_batches_is_read
     )
     for offset in range(40):
         result = await tiered.read(offset, 300)
-        assert bytes(result.records) == tiered.expected(offset, 300, True, 40)
+        assert bytes(result.records) == tiered.expected_bytes(offset, 300, True, 40)
     with tiered.cache.offset_index(tiered.segments[0]) as index:
         assert index.entry_count == 3
 
@@ -300,7 +219,7 @@ async def test_a_read_continues_in_the_next_segment_when_the_offset_is_absent() 
     reader = RemoteLogReader(tier, manager, tiered.cache, tiered.pool)
     result = await reader.read(tiered.request(2))
     assert result.next_offset == 4
-    assert bytes(result.records) == tiered.expected(3, 1000, True, 4)
+    assert bytes(result.records) == tiered.expected_bytes(3, 1000, True, 4)
 
 
 async def test_remote_reads_stop_at_the_end_of_the_common_lineage() -> None:
@@ -320,7 +239,7 @@ async def test_remote_reads_stop_at_the_end_of_the_common_lineage() -> None:
     assert await search(tiered, -1, 4) is None
 
 
-async def test_reads_beyond_the_queue_limit_are_refused(tiered: Fixture) -> None:
+async def test_reads_beyond_the_queue_limit_are_refused(tiered: TieredLogFixture) -> None:
     pool = BoundedPool("reader", 1, 0)
     reader = RemoteLogReader(tiered.tier, tiered.manager, tiered.cache, pool)
     waiting = reader.read(tiered.request(0))
@@ -334,7 +253,7 @@ async def test_reads_beyond_the_queue_limit_are_refused(tiered: Fixture) -> None
 # -- transactions
 
 
-async def test_aborted_transactions_equal_those_of_the_local_log(tiered: Fixture) -> None:
+async def test_aborted_transactions_equal_those_of_the_local_log(tiered: TieredLogFixture) -> None:
     random, aborted_count = Random(3), 0
     for offset in range(tiered.local.local_log_start_offset):
         result = await tiered.read(offset, random.choice((1, 300, 1 << 20)), with_aborted=True)
@@ -371,7 +290,7 @@ async def test_kafka_17801_transactions_that_begin_after_the_read_are_omitted() 
     assert [transaction.producer_id for transaction in result.aborted_transactions or []] == [1]
 
 
-async def test_a_marker_in_the_local_log_is_found(tiered: Fixture) -> None:
+async def test_a_marker_in_the_local_log_is_found(tiered: TieredLogFixture) -> None:
     log = open_log(CrashFileSystem(), CONFIG)
     append(log, "lost", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.roll(0)
@@ -397,13 +316,13 @@ async def test_a_marker_of_another_lineage_aborts_nothing() -> None:
 # -- timestamps
 
 
-async def search(tiered: Fixture, timestamp: int, start: int = 0) -> tuple[int, int, int] | None:
+async def search(tiered: TieredLogFixture, timestamp: int, start: int = 0) -> tuple[int, int, int] | None:
     return await tiered.reader.offset_for_timestamp(
         TimestampSearch(PARTITION, timestamp, start, tiered.local)
     )
 
 
-async def test_every_timestamp_finds_the_same_record_as_the_local_log(tiered: Fixture) -> None:
+async def test_every_timestamp_finds_the_same_record_as_the_local_log(tiered: TieredLogFixture) -> None:
     log, local_start = tiered.log, tiered.local.local_log_start_offset
     for start in (0, 1, local_start // 2, local_start - 1):
         log.advance_log_start_offset(start)
@@ -416,7 +335,9 @@ async def test_every_timestamp_finds_the_same_record_as_the_local_log(tiered: Fi
                 assert record == expected, (timestamp, start)
 
 
-async def test_a_timestamp_search_within_the_local_log_does_not_read_the_tier(tiered: Fixture) -> None:
+async def test_a_timestamp_search_within_the_local_log_does_not_read_the_tier(
+    tiered: TieredLogFixture,
+) -> None:
     tiered.local.local_log_start_offset = 0
     assert await search(tiered, 0) is None
     assert not tiered.tier.ranges
@@ -465,133 +386,17 @@ async def test_a_batch_that_cannot_be_decompressed_is_corrupt_message() -> None:
 # -- followers, read-ahead
 
 
-async def test_a_follower_reads_epochs_and_producers_of_a_segment(tiered: Fixture) -> None:
+async def test_a_follower_reads_epochs_and_producers_of_a_segment(tiered: TieredLogFixture) -> None:
     last = tiered.segments[-1]
     epochs, producers = await tiered.reader.fetch_auxiliary(last)
     assert epochs == tiered.log.leader_epochs.entries_in_range(0, last.end_offset + 1)
     assert producers == b"producers"
 
 
-async def test_a_follower_gets_an_error_for_a_deleted_segment(tiered: Fixture) -> None:
+async def test_a_follower_gets_an_error_for_a_deleted_segment(tiered: TieredLogFixture) -> None:
     tiered.tier.delete_log_segment_data(tiered.segments[0])
     with pytest.raises(KafkaError):
         await tiered.reader.fetch_auxiliary(tiered.segments[0])
-
-
-class PrefetchingTier(MemoryTier):
-    """Records the segments and the manifests that it is to prefetch."""
-
-    def __init__(self, stored: MemoryTier, read_ahead_bytes: int) -> None:
-        super().__init__(segments=stored.segments)
-        self.read_ahead_bytes = read_ahead_bytes
-        self.announced: list[UUID] = []
-        self.manifests: list[UUID] = []
-        self.with_transactions: list[UUID] = []
-
-    def prefetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_transactions: bool = False
-    ) -> None:
-        self.announced.append(metadata.remote_log_segment_id.id)
-        if with_transactions:
-            self.with_transactions.append(metadata.remote_log_segment_id.id)
-
-    def prefetch_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self.manifests.append(metadata.remote_log_segment_id.id)
-
-
-async def read_all(reader: RemoteLogReader, tiered: Fixture, offset: int, **changes: object) -> bytes:
-    """Return the records from `offset` to the local log, in reads of 300 bytes."""
-    records = b""
-    while offset < tiered.local.local_log_start_offset:
-        read = await reader.read(tiered.request(offset, 300, **changes))
-        records += bytes(read.records)
-        offset = read.next_offset
-    return records
-
-
-async def test_sequential_reading_announces_each_segment_once(tiered: Fixture) -> None:
-    tier = PrefetchingTier(tiered.tier, read_ahead_bytes=1)
-    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
-    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
-    first = await reader.read(tiered.request(0, 300))
-    assert tier.announced == ids[:1], "its first chunks are fetched before the first read requests them"
-    await read_all(reader, tiered, first.next_offset)
-    assert tier.announced == ids
-    assert len(set(tier.manifests)) == len(tier.manifests)
-
-
-async def test_a_reader_that_begins_with_a_segment_announces_all_within_the_read_ahead(
-    tiered: Fixture,
-) -> None:
-    sizes = [each.segment_size_bytes for each in tiered.segments]
-    tier = PrefetchingTier(tiered.tier, read_ahead_bytes=sum(sizes[:3]))
-    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
-    await reader.read(tiered.request(0, 300))
-    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
-    count = len(tier.announced)
-    assert count >= 3 and tier.announced == ids[:count], "one segment is too little for a store with latency"
-    assert set(ids[count : count + 1]) <= set(tier.manifests), "they are requested before the segments"
-
-
-async def test_a_reader_that_begins_in_a_segment_announces_nothing_before_its_second_read(
-    tiered: Fixture,
-) -> None:
-    tier = PrefetchingTier(tiered.tier, read_ahead_bytes=1 << 20)
-    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
-    offset = (await tiered.read(0, 300)).next_offset
-    read = await reader.read(tiered.request(offset, 300))
-    assert tier.announced == [] and tier.manifests == []
-    await reader.read(tiered.request(read.next_offset, 300))
-    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
-    assert tier.announced[0] in ids[1:3]
-
-
-async def test_sequential_reads_from_the_start_of_a_segment_need_no_index(tiered: Fixture) -> None:
-    start = tiered.segments[1].start_offset
-    stored = [tiered.tier.segments[each.remote_log_segment_id.id].log for each in tiered.segments[1:]]
-    assert await read_all(tiered.reader, tiered, start) == b"".join(stored)
-    assert tiered.tier.index_fetches == []
-
-
-async def test_reads_at_the_same_time_that_continue_one_read_need_no_index(tiered: Fixture) -> None:
-    offset = (await tiered.read(0, 300)).next_offset
-    first, second = await asyncio.gather(tiered.read(offset, 300), tiered.read(offset, 300))
-    assert bytes(first.records) == bytes(second.records) != b""
-    assert tiered.tier.index_fetches == []
-
-
-async def test_sequential_reads_continue_after_a_gap_that_compaction_left() -> None:
-    log = open_log(CrashFileSystem(), CONFIG)
-    for number in range(3):
-        append(log, f"value {number}")
-    log.roll(0)
-    tiered = await fixture_of(log)
-    (segment,) = tiered.segments
-    stored = tiered.tier.segments[segment.remote_log_segment_id.id]
-    starts = [position for position, _ in iterate_headers(stored.log)]
-    whole = stored.log
-    stored.log = whole[: starts[1]] + whole[starts[2] :]
-    tier, manager = tiered.tier, InMemoryRemoteLogMetadataManager()
-    manager.on_partition_leadership_changes([PARTITION], [])
-    shorter = replace(segment, segment_size_bytes=len(stored.log), state=type(segment.state)(0))
-    await note_copied(manager, shorter)
-    reader = RemoteLogReader(tier, manager, tiered.cache, tiered.pool)
-    first = await reader.read(tiered.request(0, 1))
-    second = await reader.read(tiered.request(first.next_offset, 1))
-    assert (first.next_offset, second.next_offset) == (1, 3)
-    assert bytes(second.records) == whole[starts[2] :]
-    assert tier.index_fetches == [], "an index has no entry for the batch after the gap"
-
-
-async def test_transaction_indexes_are_announced_for_read_committed_only(tiered: Fixture) -> None:
-    tier = PrefetchingTier(tiered.tier, read_ahead_bytes=1)
-    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
-    await read_all(reader, tiered, 0)
-    assert tier.with_transactions == []
-    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
-    await read_all(reader, tiered, 0, with_aborted=True)
-    may_have_aborts = {s.remote_log_segment_id.id for s in tiered.segments if not s.is_txn_index_empty}
-    assert set(tier.with_transactions) <= may_have_aborts
 
 
 def test_epochs_without_records_are_not_in_a_lineage() -> None:

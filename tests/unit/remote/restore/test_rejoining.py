@@ -21,7 +21,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 TRAVEL = Travel(name="before", source_id=PARTITION.topic_id, timestamp_ms=NOW_MS + 2_500)
 
 
-def as_of(folder: Path) -> TravelledPartition:
+def topic_as_of(folder: Path) -> TravelledPartition:
     """Return a topic as of a time, whose offsets 0 and 1 are a reference; 2 is in a segment of its own."""
     tier = TierBucket(folder)
     for number in range(4):
@@ -49,7 +49,7 @@ def own_partition(by_reference: TravelledPartition) -> SurveyedPartition:
 
 
 def test_a_segment_that_is_in_the_bucket_is_not_copied_again(tmp_path: Path) -> None:
-    by_reference = as_of(tmp_path)
+    by_reference = topic_as_of(tmp_path)
     own = own_partition(by_reference)
     joined = rejoined(by_reference, own, 0)
     offsets = sorted((each.start_offset, each.end_offset) for each in joined.surveyed.segments)
@@ -61,7 +61,7 @@ def test_a_segment_that_is_in_the_bucket_is_not_copied_again(tmp_path: Path) -> 
 
 
 def test_without_own_segments_it_is_the_topic_as_of_the_time(tmp_path: Path) -> None:
-    by_reference = as_of(tmp_path)
+    by_reference = topic_as_of(tmp_path)
     joined = rejoined(by_reference, None, 0)
     assert set(joined.surveyed.segments) == set(by_reference.surveyed.segments)
     assert joined.tails == by_reference.tails
@@ -69,7 +69,7 @@ def test_without_own_segments_it_is_the_topic_as_of_the_time(tmp_path: Path) -> 
 
 
 def test_references_that_the_topic_had_deleted_are_not_restored(tmp_path: Path) -> None:
-    by_reference = as_of(tmp_path)
+    by_reference = topic_as_of(tmp_path)
     joined = rejoined(by_reference, own_partition(by_reference), 2)
     assert sorted(each.start_offset for each in joined.surveyed.segments) == [2, 3]
 

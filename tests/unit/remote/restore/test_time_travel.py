@@ -39,7 +39,7 @@ def tier(tmp_path: Path) -> TierBucket:
     return filled
 
 
-def as_of(tier: TierBucket, timestamp_ms: int, folder: Path) -> TravelledPartition:
+def topic_as_of(tier: TierBucket, timestamp_ms: int, folder: Path) -> TravelledPartition:
     (partition,) = survey(tier.bucket, [])[PARTITION.topic, PARTITION.topic_id]
     travel = Travel(name="before", source_id=PARTITION.topic_id, timestamp_ms=timestamp_ms)
     return travelled(tier.bucket, partition, travel, folder / "tails")
@@ -49,7 +49,7 @@ def as_of(tier: TierBucket, timestamp_ms: int, folder: Path) -> TravelledPartiti
 def test_the_new_topic_ends_before_the_first_batch_that_is_later(
     tier: TierBucket, batch: int, tmp_path: Path
 ) -> None:
-    new_topic = as_of(tier, NOW_MS + 1000 * batch, tmp_path)
+    new_topic = topic_as_of(tier, NOW_MS + 1000 * batch, tmp_path)
     segments = new_topic.surveyed.segments
     end = 2 * (batch + 1)
     assert max(each.end_offset for each in segments) + 1 == end
@@ -62,7 +62,7 @@ def test_the_new_topic_ends_before_the_first_batch_that_is_later(
 
 
 def test_a_copied_segment_is_complete_and_undamaged(tier: TierBucket, tmp_path: Path) -> None:
-    (tail,) = as_of(tier, NOW_MS + 5_500, tmp_path).tails
+    (tail,) = topic_as_of(tier, NOW_MS + 5_500, tmp_path).tails
     assert (tail.metadata.start_offset, tail.metadata.end_offset) == (8, 11)
     tier.bucket.storage.copy_log_segment_data(tail.metadata, tail.files)
     assert inspect_segment(tier.bucket.storage, tail.metadata) == []
@@ -87,7 +87,7 @@ def test_a_segment_whose_later_records_belong_to_another_lineage_is_copied_since
     append(tier.log, *("c", "d"), timestamps=NOW_MS + 3000, leader_epoch=1)
     tier.log.roll(NOW_MS)
     tier.copy(from_offset=4)
-    new_topic = as_of(tier, timestamp_ms, tmp_path)
+    new_topic = topic_as_of(tier, timestamp_ms, tmp_path)
     segments = new_topic.surveyed.segments
     assert all(each.max_timestamp_ms <= timestamp_ms for each in segments)
     own = [(each.start_offset, each.end_offset) for each in segments if not is_reference(each)]
@@ -99,14 +99,14 @@ def test_a_segment_whose_later_records_belong_to_another_lineage_is_copied_since
 
 
 def test_nothing_is_as_old_as_a_time_before_the_first_record(tier: TierBucket, tmp_path: Path) -> None:
-    new_topic = as_of(tier, NOW_MS - 1, tmp_path)
+    new_topic = topic_as_of(tier, NOW_MS - 1, tmp_path)
     assert new_topic.surveyed.segments == () and new_topic.tails == ()
 
 
 def test_a_repeated_command_has_the_same_ids_and_a_later_generation_others(
     tier: TierBucket, tmp_path: Path
 ) -> None:
-    first, second = (as_of(tier, NOW_MS + 5_500, tmp_path / folder) for folder in ("1", "2"))
+    first, second = (topic_as_of(tier, NOW_MS + 5_500, tmp_path / folder) for folder in ("1", "2"))
     assert first.surveyed.segments == second.surveyed.segments
     travel = Travel(name="before", source_id=UUID(int=1), timestamp_ms=5)
     later = Travel(name="before", source_id=UUID(int=1), timestamp_ms=5, generation=1)

@@ -277,7 +277,7 @@ def test_a_client_accepts_no_signature_before_its_proof() -> None:
         ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE).verify(b"v=")
 
 
-def test_names_of_mechanisms() -> None:
+def test_the_mechanisms_are_those_of_kafka() -> None:
     assert {"SCRAM-SHA-256": SHA_256, "SCRAM-SHA-512": SHA_512} == SCRAM_MECHANISMS
 
 

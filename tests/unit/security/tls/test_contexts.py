@@ -22,7 +22,7 @@ CLIENT = AUTHORITY.issue("alice", ())
 OTHER_AUTHORITY = Authority.create("Another CA")
 
 
-def inline(identity: Identity, **more: str) -> dict[str, str]:
+def inline_key_store(identity: Identity, **more: str) -> dict[str, str]:
     """Return settings with a key store inside the configuration."""
     return {
         "ssl.keystore.type": "PEM",
@@ -50,26 +50,26 @@ def client(texts: dict[str, str]) -> ssl.SSLContext:
 
 
 def test_a_handshake_succeeds_with_a_trusted_certificate() -> None:
-    assert handshake(server(inline(SERVER)), client(trust_settings(AUTHORITY))).version == "TLSv1.3"
+    assert handshake(server(inline_key_store(SERVER)), client(trust_settings(AUTHORITY))).version == "TLSv1.3"
 
 
 def test_the_own_certificate_is_returned() -> None:
-    assert server_context(parse_tls_settings(inline(SERVER)))[1] == SERVER.certificate
+    assert server_context(parse_tls_settings(inline_key_store(SERVER)))[1] == SERVER.certificate
 
 
 def test_an_untrusted_certificate_is_rejected() -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
-        handshake(server(inline(SERVER)), client(trust_settings(OTHER_AUTHORITY)))
+        handshake(server(inline_key_store(SERVER)), client(trust_settings(OTHER_AUTHORITY)))
 
 
 def test_an_expired_certificate_is_rejected() -> None:
     expired = AUTHORITY.issue("broker", lifetime=-datetime.timedelta(hours=1))
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-        handshake(server(inline(expired)), client(trust_settings(AUTHORITY)))
+        handshake(server(inline_key_store(expired)), client(trust_settings(AUTHORITY)))
 
 
 def test_the_host_name_is_verified() -> None:
-    other = inline(AUTHORITY.issue("broker", ("other.example",)))
+    other = inline_key_store(AUTHORITY.issue("broker", ("other.example",)))
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         handshake(server(other), client(trust_settings(AUTHORITY)))
     without = {**trust_settings(AUTHORITY), "ssl.endpoint.identification.algorithm": ""}
@@ -77,36 +77,47 @@ def test_the_host_name_is_verified() -> None:
 
 
 def test_a_required_certificate_of_the_client_is_verified() -> None:
-    listener = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"})
-    result = handshake(listener, client({**inline(CLIENT), **trust_settings(AUTHORITY)}))
+    listener = server(
+        {**inline_key_store(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"}
+    )
+    result = handshake(listener, client({**inline_key_store(CLIENT), **trust_settings(AUTHORITY)}))
     assert result.client_certificate is not None
     with pytest.raises(ssl.SSLError, match="did not return a certificate"):
         handshake(listener, client(trust_settings(AUTHORITY)))
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}))
+        handshake(
+            listener,
+            client({**inline_key_store(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}),
+        )
 
 
 def test_a_requested_certificate_of_the_client_may_be_missing() -> None:
-    listener = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "requested"})
+    listener = server(
+        {**inline_key_store(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "requested"}
+    )
     assert handshake(listener, client(trust_settings(AUTHORITY))).client_certificate is None
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}))
+        handshake(
+            listener,
+            client({**inline_key_store(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}),
+        )
 
 
 def test_a_listener_that_verifies_clients_needs_a_trust_store() -> None:
     with pytest.raises(ConfigError, match=r"ssl.truststore.location; needed with ssl.client.auth=req"):
-        server({**inline(SERVER), "ssl.client.auth": "requested"})
+        server({**inline_key_store(SERVER), "ssl.client.auth": "requested"})
 
 
 def test_a_chain_of_certificates_is_sent() -> None:
     intermediate = Authority.create("Intermediate", AUTHORITY)
-    listener = server(inline(intermediate.issue("broker")))
-    handshake(listener, client(trust_settings(AUTHORITY)))
+    listener = server(inline_key_store(intermediate.issue("broker")))
+    assert handshake(listener, client(trust_settings(AUTHORITY))).version == "TLSv1.3"
 
 
 def test_a_certificate_of_an_intermediate_authority_can_be_trusted() -> None:
     intermediate = Authority.create("Intermediate", AUTHORITY)
-    handshake(server(inline(intermediate.issue("broker"))), client(trust_settings(intermediate)))
+    listener = server(inline_key_store(intermediate.issue("broker")))
+    assert handshake(listener, client(trust_settings(intermediate))).version == "TLSv1.3"
 
 
 def test_stores_can_be_pem_files_with_an_encrypted_key(tmp_path: Path) -> None:
@@ -119,7 +130,7 @@ def test_stores_can_be_pem_files_with_an_encrypted_key(tmp_path: Path) -> None:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(AUTHORITY.write(tmp_path / "ca.pem")),
     }
-    handshake(server(keys), client(trusted))
+    assert handshake(server(keys), client(trusted)).version == "TLSv1.3"
 
 
 def write_pkcs12(identity: Identity, path: Path, password: str) -> Path:
@@ -149,10 +160,12 @@ def test_stores_can_be_pkcs12_files(tmp_path: Path) -> None:
 def test_the_enabled_versions_limit_both_sides(version: str) -> None:
     limited = {"ssl.enabled.protocols": version}
     assert (
-        handshake(server({**inline(SERVER), **limited}), client(trust_settings(AUTHORITY))).version == version
+        handshake(server({**inline_key_store(SERVER), **limited}), client(trust_settings(AUTHORITY))).version
+        == version
     )
     assert (
-        handshake(server(inline(SERVER)), client({**trust_settings(AUTHORITY), **limited})).version == version
+        handshake(server(inline_key_store(SERVER)), client({**trust_settings(AUTHORITY), **limited})).version
+        == version
     )
 
 
@@ -164,14 +177,14 @@ def test_the_enabled_versions_limit_both_sides(version: str) -> None:
     ],
 )
 def test_versions_without_an_enabled_cipher_suite_are_not_used(suites: str, version: str) -> None:
-    listener = server({**inline(SERVER), "ssl.cipher.suites": suites})
+    listener = server({**inline_key_store(SERVER), "ssl.cipher.suites": suites})
     result = handshake(listener, client(trust_settings(AUTHORITY)))
     assert result.version == version
     if version == "TLSv1.2":
         assert result.cipher == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
-PEM = inline(SERVER)
+PEM = inline_key_store(SERVER)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +277,9 @@ def test_a_pkcs12_file_with_a_wrong_password_is_rejected(tmp_path: Path) -> None
 
 
 def test_the_default_algorithms_of_java_are_accepted() -> None:
-    server({**inline(SERVER), "ssl.keymanager.algorithm": "SunX509", "ssl.trustmanager.algorithm": "PKIX"})
+    algorithms = {"ssl.keymanager.algorithm": "SunX509", "ssl.trustmanager.algorithm": "PKIX"}
+    listener = server({**inline_key_store(SERVER), **algorithms})
+    assert handshake(listener, client(trust_settings(AUTHORITY))).version == "TLSv1.3"
 
 
 def test_the_name_of_a_key_in_errors_has_the_prefix_of_its_listener() -> None:
@@ -275,13 +290,13 @@ def test_the_name_of_a_key_in_errors_has_the_prefix_of_its_listener() -> None:
 
 
 def test_settings_do_not_show_secrets() -> None:
-    settings = parse_tls_settings({**inline(SERVER), **trust_settings(AUTHORITY)})
+    settings = parse_tls_settings({**inline_key_store(SERVER), **trust_settings(AUTHORITY)})
     assert "PRIVATE KEY" not in repr(settings) and "CERTIFICATE" not in repr(settings)
 
 
 def test_a_private_key_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    server(inline(SERVER))
+    server(inline_key_store(SERVER))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -303,15 +318,15 @@ def resumable(
 
 def test_a_client_with_a_certificate_cannot_resume_a_session_of_tls_1_3() -> None:
     """Without a new handshake, its certificate would not be verified again."""
-    first = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"})
-    with_certificate = client({**inline(CLIENT), **trust_settings(AUTHORITY)})
+    first = server({**inline_key_store(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"})
+    with_certificate = client({**inline_key_store(CLIENT), **trust_settings(AUTHORITY)})
     _, connection = resumable(first, with_certificate)
     _, again = resumable(first, with_certificate, connection.session)
     assert not again.session_reused
 
 
 def test_a_client_without_a_certificate_resumes_its_session() -> None:
-    first = server(inline(SERVER))
+    first = server(inline_key_store(SERVER))
     without_certificate = client(trust_settings(AUTHORITY))
     _, connection = resumable(first, without_certificate)
     _, again = resumable(first, without_certificate, connection.session)
@@ -320,9 +335,9 @@ def test_a_client_without_a_certificate_resumes_its_session() -> None:
 
 def test_a_resumed_session_has_the_certificate_of_its_client_and_is_unknown_to_other_listeners() -> None:
     """Another listener, or one with replaced certificates, must verify the client again."""
-    texts = {**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"}
+    texts = {**inline_key_store(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"}
     first, other = (server({**texts, "ssl.enabled.protocols": "TLSv1.2"}) for _ in range(2))
-    with_certificate = client({**inline(CLIENT), **trust_settings(AUTHORITY)})
+    with_certificate = client({**inline_key_store(CLIENT), **trust_settings(AUTHORITY)})
     _, connection = resumable(first, with_certificate)
     accepted, resumed = resumable(first, with_certificate, connection.session)
     assert resumed.session_reused

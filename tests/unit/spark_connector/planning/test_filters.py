@@ -31,7 +31,7 @@ class Row(NamedTuple):
     timestamp: datetime
 
 
-def at(micros: int) -> datetime:
+def time_at(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
@@ -48,7 +48,7 @@ FILTERS = st.lists(
     comparisons("topic", st.sampled_from(["a", "b", "c"]))
     | comparisons("partition", st.integers(-1, 3))
     | comparisons("offset", st.integers(-1, 12))
-    | comparisons("timestamp", st.integers(-2_000, 9_000).map(at))
+    | comparisons("timestamp", st.integers(-2_000, 9_000).map(time_at))
     | comparisons("timestampType", st.integers(0, 1)),
     max_size=4,
 )
@@ -62,7 +62,7 @@ LOGS = st.fixed_dictionaries(
 )
 
 
-def fits(row: Row, filters: list[Comparison]) -> bool:
+def matches(row: Row, filters: list[Comparison]) -> bool:
     for one in filters:
         if one.column == "timestampType":
             continue
@@ -77,7 +77,7 @@ def fits(row: Row, filters: list[Comparison]) -> bool:
 
 def rows_of(logs: dict[TopicPartition, list[int]], ranges: list[OffsetRange]) -> set[Row]:
     return {
-        Row(*one.topic_partition, offset, at(1_000 * logs[one.topic_partition][offset]))
+        Row(*one.topic_partition, offset, time_at(1_000 * logs[one.topic_partition][offset]))
         for one in ranges
         for offset in range(one.start_offset, one.end_offset)
     }
@@ -97,8 +97,8 @@ def test_pruned_ranges_hold_every_matching_row(
         }
     left = pruning.narrow(ranges, firsts)
     assert all(one.size > 0 for one in left)
-    expected = {row for row in rows_of(logs, ranges) if fits(row, filters)}
-    assert {row for row in rows_of(logs, left) if fits(row, filters)} == expected
+    expected = {row for row in rows_of(logs, ranges) if matches(row, filters)}
+    assert {row for row in rows_of(logs, left) if matches(row, filters)} == expected
 
 
 def test_filters_narrow_topics_partitions_and_offsets() -> None:
@@ -121,7 +121,7 @@ def test_filters_narrow_topics_partitions_and_offsets() -> None:
 
 def test_a_timestamp_filter_narrows_the_start_rounded_up_to_milliseconds() -> None:
     def first_ms(relation: Relation, micros: int) -> int | None:
-        return read_pruning([Comparison("timestamp", relation, (at(micros),))]).first_timestamp_ms
+        return read_pruning([Comparison("timestamp", relation, (time_at(micros),))]).first_timestamp_ms
 
     assert first_ms(Relation.GREATER_OR_EQUAL, 5_000) == 5
     assert first_ms(Relation.GREATER_OR_EQUAL, 5_001) == 6

@@ -36,10 +36,10 @@ class Case(NamedTuple):
     """Filters as Spark pushes them down, and their result for an offset and its timestamp in ms."""
 
     filters: list[Filter]
-    fits: Callable[[int, int], bool]
+    matches: Callable[[int, int], bool]
 
 
-def at(ms: int) -> datetime:
+def time_at(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
@@ -47,17 +47,17 @@ OFFSET, TIME = ("offset",), ("timestamp",)
 MIDDLE_MS = START_MS + COUNT
 CASES = {
     "nothing": Case([], lambda offset, ms: True),
-    "from": Case([GreaterThanOrEqual(TIME, at(MIDDLE_MS))], lambda offset, ms: ms >= MIDDLE_MS),
-    "after": Case([GreaterThan(TIME, at(MIDDLE_MS))], lambda offset, ms: ms > MIDDLE_MS),
-    "until": Case([LessThanOrEqual(TIME, at(MIDDLE_MS))], lambda offset, ms: ms <= MIDDLE_MS),
-    "one time": Case([EqualTo(TIME, at(TIMES_MS[900]))], lambda offset, ms: ms == TIMES_MS[900]),
+    "from": Case([GreaterThanOrEqual(TIME, time_at(MIDDLE_MS))], lambda offset, ms: ms >= MIDDLE_MS),
+    "after": Case([GreaterThan(TIME, time_at(MIDDLE_MS))], lambda offset, ms: ms > MIDDLE_MS),
+    "until": Case([LessThanOrEqual(TIME, time_at(MIDDLE_MS))], lambda offset, ms: ms <= MIDDLE_MS),
+    "one time": Case([EqualTo(TIME, time_at(TIMES_MS[900]))], lambda offset, ms: ms == TIMES_MS[900]),
     "times": Case(
-        [In(TIME, tuple(at(TIMES_MS[n]) for n in (1_400, 7)))],
+        [In(TIME, tuple(time_at(TIMES_MS[n]) for n in (1_400, 7)))],
         lambda offset, ms: ms in {TIMES_MS[1_400], TIMES_MS[7]},
     ),
-    "future": Case([GreaterThan(TIME, at(2 * START_MS))], lambda offset, ms: False),
+    "future": Case([GreaterThan(TIME, time_at(2 * START_MS))], lambda offset, ms: False),
     "span": Case(
-        [GreaterThan(OFFSET, 300), LessThan(OFFSET, 1_490), GreaterThan(TIME, at(MIDDLE_MS + 500))],
+        [GreaterThan(OFFSET, 300), LessThan(OFFSET, 1_490), GreaterThan(TIME, time_at(MIDDLE_MS + 500))],
         lambda offset, ms: 300 < offset < 1_490 and ms > MIDDLE_MS + 500,
     ),
     "not": Case([Not(LessThan(OFFSET, 700))], lambda offset, ms: offset >= 700),
@@ -103,9 +103,9 @@ def test_every_matching_row_is_read(cluster: EmbeddedCluster, topic: str, tier: 
     pruned = reader(cluster, topic, tier)
     assert pruned.pushFilters(case.filters) is case.filters
     end = COUNT if tier != "offline" else TieredTopics(cluster).border(topic).highest_remote + 1
-    expected = [offset for offset in range(end) if case.fits(offset, TIMES_MS[offset])]
+    expected = [offset for offset in range(end) if case.matches(offset, TIMES_MS[offset])]
     offsets = sorted(row["offset"] for row in rows(pruned))
-    assert [offset for offset in offsets if case.fits(offset, TIMES_MS[offset])] == expected
+    assert [offset for offset in offsets if case.matches(offset, TIMES_MS[offset])] == expected
 
 
 def test_ranges_start_at_the_first_possible_match(cluster: EmbeddedCluster, topic: str) -> None:

@@ -70,7 +70,7 @@ def options(cluster: EmbeddedCluster, topic: str, tier: str, **more: str) -> Sou
     return read_source_options(values, is_streaming=False)
 
 
-def whole(settings: SourceOptions, source: OffsetSource) -> list[OffsetRange]:
+def whole_ranges(settings: SourceOptions, source: OffsetSource) -> list[OffsetRange]:
     partitions = source.partitions(all_must_exist=True)
     starts = source.resolve(settings.starting, partitions, is_start=True)
     ends = source.resolve(settings.ending, partitions, is_start=False)
@@ -80,7 +80,7 @@ def whole(settings: SourceOptions, source: OffsetSource) -> list[OffsetRange]:
 def tasks_of(settings: SourceOptions) -> list[Any]:
     """Return the tasks of a batch as executors receive them."""
     with offset_source(settings) as source:
-        tasks = input_partitions(settings, source, whole(settings, source))
+        tasks = input_partitions(settings, source, whole_ranges(settings, source))
     restored: list[Any] = pickle.loads(pickle.dumps(tasks))
     return restored
 
@@ -250,7 +250,9 @@ def test_offline_a_timestamp_after_the_last_stable_offset_finds_nothing(
     with offset_source(options(cluster, transactions, "offline")) as source:
         source.partitions(all_must_exist=True)
         (end,) = source.latest([name], {}).values()
-    last = tasks_of(options(cluster, transactions, "offline", startingOffsets=_at(transactions, end - 1)))
+    last = tasks_of(
+        options(cluster, transactions, "offline", startingOffsets=_starting_offset(transactions, end - 1))
+    )
     (moment,) = (
         row["timestamp"].timestamp()
         for task in last
@@ -260,13 +262,13 @@ def test_offline_a_timestamp_after_the_last_stable_offset_finds_nothing(
     now = str(round(moment * 1000))
     settings = options(cluster, transactions, "offline", endingTimestamp=now, **committed)
     with offset_source(settings) as source:
-        (range_,) = whole(settings, source)
+        (range_,) = whole_ranges(settings, source)
         assert range_.end_offset == source.latest([name], {})[name] < end
     with pytest.raises(OptionError, match=r"option startingTimestamp: .* has no record at or after"):
         tasks_of(options(cluster, transactions, "offline", startingTimestamp=now, **committed))
 
 
-def _at(topic: str, offset: int) -> str:
+def _starting_offset(topic: str, offset: int) -> str:
     return f'{{"{topic}":{{"0":{offset}}}}}'
 
 
@@ -289,7 +291,7 @@ class TieredTopicFixture:
         """Return the first offset of the remaining segments."""
         return int(self.objects(".log")[0].stem[:20])
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache of manifests: executors are other processes, which have read none."""
         tier_storage._open.cache_clear()
 
@@ -303,7 +305,7 @@ def test_records_deleted_after_planning_are_data_loss_by_the_log_start(
     tasks = tasks_of(strict)
     topics.alter(fixture.topic, {"retention.bytes": "150000"})
     wait_until(lambda: 0 < topics.border(fixture.topic).log_start <= fixture.first_offset())
-    fixture.forget()
+    fixture.clear_cache()
     with pytest.raises(
         DataLossError, match=f"{fixture.topic}-0 should be read from offset 0 .* log starts at"
     ):
@@ -323,12 +325,12 @@ def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_task(
     failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait"), RuntimeError("503 Slow Down")]
     read = MeteredReader.read
 
-    async def fails_at_first(reader: MeteredReader, request: RemoteReadRequest) -> RemoteRead:
+    async def fail_first_read(reader: MeteredReader, request: RemoteReadRequest) -> RemoteRead:
         if failures:
             raise failures.pop()
         return await read(reader, request)
 
-    monkeypatch.setattr(MeteredReader, "read", fails_at_first)
+    monkeypatch.setattr(MeteredReader, "read", fail_first_read)
     assert [row[0] for row in rows_of(options(cluster, fixture.topic, "broker"))] == list(range(2000))
     assert not failures
 
@@ -341,12 +343,12 @@ def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_timestamp_
     failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait")]
     look = MeteredReader.offset_for_timestamp
 
-    async def fails_at_first(reader: MeteredReader, search: TimestampSearch) -> RecordPlace | None:
+    async def fail_first_read(reader: MeteredReader, search: TimestampSearch) -> RecordPlace | None:
         if failures:
             raise failures.pop()
         return await look(reader, search)
 
-    monkeypatch.setattr(MeteredReader, "offset_for_timestamp", fails_at_first)
+    monkeypatch.setattr(MeteredReader, "offset_for_timestamp", fail_first_read)
     (task,) = tasks_of(options(cluster, fixture.topic, "broker", startingTimestamp="1003"))
     assert task.offset_range.start_offset == 3
     assert not failures
@@ -363,7 +365,7 @@ def test_a_deleted_segment_is_read_from_brokers_or_reported(
     for each in (local_fixture, remote_fixture):
         for suffix in (".rsm-manifest", ".log"):
             each.objects(suffix)[1].unlink()
-    local_fixture.forget()
+    local_fixture.clear_cache()
     assert [row[0] for row in rows_of(local_fixture.options())] == list(range(2000))
     segment = remote_fixture.objects(".indexes")[1].stem[21:]
     # Brokers report a temporary failure of the tier: never data loss, so the records are never skipped.
@@ -394,7 +396,7 @@ def test_a_topic_recreated_after_planning_is_not_read(
     topics.create(fixture.topic, SMALL)
     produce(cluster.bootstrap_servers, fixture.topic, numbered_records(2000, size=200))
     topics.wait_until_tiered(fixture.topic)
-    fixture.forget()
+    fixture.clear_cache()
     with pytest.raises(DataLossError, match=f"{fixture.topic}-0 should be read from offset 0 .* re-created"):
         rows_of(fixture.options(tier), tasks)
     assert rows_of(fixture.options(tier, failOnDataLoss="false"), tasks) == []
@@ -448,7 +450,7 @@ def test_a_stream_checks_once_that_the_store_is_the_brokers(
 
     monkeypatch.setattr(storage, "fetch_index", count_call)
     with offset_source(settings) as source:
-        planner, ranges = TaskPlanner(settings, source), whole(settings, source)
+        planner, ranges = TaskPlanner(settings, source), whole_ranges(settings, source)
         tasks = planner.input_partitions(ranges)
         assert len(requested) == 1 and any(isinstance(task, SlicePartition) for task in tasks)
         again = planner.input_partitions(ranges)

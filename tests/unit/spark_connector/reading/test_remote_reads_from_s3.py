@@ -75,7 +75,7 @@ def tier() -> Iterator[Tier]:
 @pytest.fixture(autouse=True)
 def no_faults(tier: Tier) -> Iterator[None]:
     yield
-    tier.proxy.come_back()
+    tier.proxy.resume_listening()
     tier.proxy.clear()
 
 
@@ -109,13 +109,13 @@ def test_an_unavailable_store_is_not_data_loss(tier: Tier, mode: str) -> None:
     """Also with failOnDataLoss=false no record is omitted: tasks fail, and succeed when the store is back."""
     options, end = tier.options(mode, failOnDataLoss="false"), tier.end(mode)
     tasks = plan_reads(options, 0, end)
-    tier.proxy.go_down()
+    tier.proxy.stop_listening()
     with pytest.raises(RemoteStorageError):
         read(options, tasks)
     if mode == "offline":
         with pytest.raises(RemoteStorageError):
             plan_reads(options, 0, end)
-    tier.proxy.come_back()
+    tier.proxy.resume_listening()
     assert read(options, tasks) == [one.row() for one in SENT[:end]]
 
 

@@ -101,7 +101,7 @@ def test_offsets_epochs_and_producers_move_with_the_log() -> None:
     epochs, stable = log.leader_epochs.entries, log.last_stable_offset
     assert aborted
     complete_move(begin_move(manager, TOPIC_PARTITION, target_of(log)))
-    for each in (log, after_crash(disk)):
+    for each in (log, log_after_crash(disk)):
         assert each.log_start_offset == 4
         assert each.first_dirty_offset == 5
         assert each.durability.recovery_point > 0
@@ -111,7 +111,7 @@ def test_offsets_epochs_and_producers_move_with_the_log() -> None:
         assert each.producers.producers[5].last_sequence == 1
 
 
-def after_crash(disk: CrashFileSystem) -> PartitionLog:
+def log_after_crash(disk: CrashFileSystem) -> PartitionLog:
     """Return the log after a crash that loses all that is not durable."""
     log = manager_on(disk.crash(Survival.LOSE_UNSYNCED)).get(TOPIC_PARTITION)
     assert log is not None

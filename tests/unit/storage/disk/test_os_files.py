@@ -94,12 +94,12 @@ def test_a_partial_append_is_truncated(tmp_path: Path, monkeypatch: pytest.Monke
     file.append(b"whole")
     real = os.pwrite
 
-    def full_after_three(fd: int, data: bytes, at: int) -> int:
+    def write_until_full(fd: int, data: bytes, at: int) -> int:
         if at >= 8:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(fd, bytes(data[: 8 - at]), at)
 
-    monkeypatch.setattr(os, "pwrite", full_after_three)
+    monkeypatch.setattr(os, "pwrite", write_until_full)
     with pytest.raises(OSError) as failure:
         file.append(b"torn record")
     assert failure.value.errno == errno.ENOSPC

@@ -115,6 +115,7 @@ def test_a_deleted_directory_needs_no_sync() -> None:
     append(log, "x")
     plan = log.durability.flush_plan()
     disk.rename(DIRECTORY, "/data/events-0.1-delete")
+    assert DIRECTORY in plan.directories
     plan.run()
 
 

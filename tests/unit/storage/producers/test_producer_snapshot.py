@@ -16,7 +16,7 @@ GOLDEN = GOLDEN_FILES / "storage"
 KAFKAS = (GOLDEN / "producers.snapshot").read_bytes()
 
 
-def in_words(entry: ProducerEntry) -> str:
+def text_of(entry: ProducerEntry) -> str:
     first = entry.transaction_first_offset
     batch = next(iter(entry.batches), None)
     return "{} {} {} {} {} {}".format(
@@ -31,7 +31,7 @@ def in_words(entry: ProducerEntry) -> str:
 
 def test_kafkas_snapshot_is_read() -> None:
     entries = decode_snapshot(KAFKAS, "golden")
-    assert [in_words(entry) for entry in entries] == (
+    assert [text_of(entry) for entry in entries] == (
         GOLDEN / "producers.snapshot.txt"
     ).read_text().splitlines()
     assert len(entries) > 4

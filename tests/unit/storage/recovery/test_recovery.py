@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.batches.old_messages import old_message
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
@@ -19,7 +20,6 @@ from tests.support.logs.partition_logs import (
     open_log,
     values_of,
 )
-from tests.unit.storage.segment.test_batch_scan import old_message
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.batch_scan import CorruptLog, UnsupportedFormat
@@ -49,7 +49,7 @@ def path_of(base_offset: int, kind: str) -> str:
     return f"{DIRECTORY}/{base_offset:020d}{kind}"
 
 
-def cut_file(disk: CrashFileSystem, path: str, size: int) -> None:
+def truncate_file(disk: CrashFileSystem, path: str, size: int) -> None:
     disk.open(path, create=False).truncate(size)
 
 
@@ -62,7 +62,7 @@ def test_a_truncated_tail_is_removed_after_the_last_complete_batch(disk: CrashFi
     active = log.segments.active
     starts = [position for position, _ in active.batches()]
     for size in range(active.size_bytes - 1, -1, -7):
-        cut_file(disk, active.file.path, size)
+        truncate_file(disk, active.file.path, size)
         reopened = open_log(disk, SMALL)
         whole = sum(1 for start in [*starts[1:], 10**9] if start <= size)
         assert reopened.log_end_offset == active.base_offset + whole
@@ -116,7 +116,7 @@ def test_a_segment_below_the_recovery_point_is_not_read_again(disk: CrashFileSys
 def test_segments_after_the_corruption_are_removed(disk: CrashFileSystem) -> None:
     log = filled_log(disk)
     first, second = log.segments.base_offsets[:2]
-    cut_file(disk, path_of(first, ".log"), 100)
+    truncate_file(disk, path_of(first, ".log"), 100)
     reopened = open_log(disk, SMALL)
     assert reopened.segments.base_offsets == [0]
     assert not disk.exists(path_of(second, ".log"))
@@ -239,7 +239,7 @@ def test_epochs_beyond_the_log_end_are_removed_and_others_are_kept(disk: CrashFi
     log = open_log(disk)
     append(log, "a", leader_epoch=1)
     append(log, "b", leader_epoch=4)
-    cut_file(disk, path_of(0, ".log"), len(batch(["a"])) + 10)
+    truncate_file(disk, path_of(0, ".log"), len(batch(["a"])) + 10)
     reopened = open_log(disk)
     assert reopened.leader_epochs.entries == [EpochEntry(1, 0)]
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
@@ -266,7 +266,7 @@ def test_a_log_that_ends_before_its_start_restarts_there(
 ) -> None:
     log = filled_log(disk)
     second = log.segments.base_offsets[1]
-    cut_file(disk, path_of(second, ".log"), 10)
+    truncate_file(disk, path_of(second, ".log"), 10)
     reopened = open_log(disk, SMALL, log_start_offset=11)
     assert (reopened.log_start_offset, reopened.log_end_offset) == (11, 11)
     assert reopened.segments.base_offsets == [11]
@@ -279,7 +279,7 @@ def test_missing_flushed_records_are_reported(
 ) -> None:
     log = filled_log(disk)
     active = log.segments.active
-    cut_file(disk, active.file.path, 0)
+    truncate_file(disk, active.file.path, 0)
     reopened = open_log(disk, SMALL, recovery_point=12)
     assert reopened.log_end_offset == active.base_offset
     assert f"ends at offset {active.base_offset}, though everything below 12 had been flushed" in caplog.text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-import zlib
 
 import pytest
 
+from tests.support.batches.old_messages import old_message
 from tests.support.logs.partition_logs import batch
 from tidelog.storage.disk.files import File
 from tidelog.storage.segment.batch_scan import (
@@ -29,13 +29,6 @@ def file_with(*parts: bytes | bytearray) -> File:
 
 def three() -> list[bytearray]:
     return [batch(["x" * size], base_offset=offset) for offset, size in enumerate((10, 3_000, 1))]
-
-
-def old_message(magic: int) -> bytes:
-    """Return a message of the formats before 2: offset, size, CRC-32, magic, attributes, key, value."""
-    timestamp = struct.pack(">q", 5) if magic else b""
-    body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">i", -1) + struct.pack(">i", 2) + b"hi"
-    return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
 
 
 @pytest.mark.parametrize("chunk_bytes", [61, 62, 100, 4_096, 1 << 20])

@@ -32,7 +32,7 @@ def inspect(disk: CrashFileSystem, path: str = SEGMENT, end_offset: int | None =
     return inspection.damages
 
 
-def the_damage(disk: CrashFileSystem) -> CorruptFile:
+def only_damage(disk: CrashFileSystem) -> CorruptFile:
     damages = inspect(disk)
     assert len(damages) == 1, damages
     return damages[0]
@@ -109,7 +109,7 @@ def test_a_changed_byte_after_the_leader_epoch_is_found_at_its_batch(disk: Crash
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
         for at in range(start + 16, end, 3):
             put(disk, SEGMENT, data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
-            damage = the_damage(disk)
+            damage = only_damage(disk)
             assert isinstance(damage, CorruptLog)
             assert (damage.path, damage.position) == (SEGMENT, start)
 
@@ -119,7 +119,7 @@ def test_a_truncated_tail_is_found_at_the_last_batch(disk: CrashFileSystem) -> N
     last = max(position for position, _ in iterate_headers(data))
     for length in (last + 1, last + BATCH_OVERHEAD, len(data) - 1):
         put(disk, SEGMENT, data[:length])
-        damage = the_damage(disk)
+        damage = only_damage(disk)
         assert isinstance(damage, CorruptLog)
         assert damage.position == last
 
@@ -153,7 +153,7 @@ def test_decreasing_offsets_and_leader_epochs_are_corruption(
     disk: CrashFileSystem, changes: dict[str, int], words: str
 ) -> None:
     put(disk, SEGMENT, rewrite(disk, 2, **changes))
-    assert words in str(the_damage(disk))
+    assert words in str(only_damage(disk))
 
 
 def test_an_offset_below_the_base_offset_is_corruption(disk: CrashFileSystem) -> None:
@@ -187,7 +187,7 @@ def test_a_wrong_entry_of_an_offset_index_is_corruption(disk: CrashFileSystem, n
     entries = list(OFFSET_ENTRY.iter_unpack(disk.read(path)))
     entries[slot] = change(*entries[slot])
     put(disk, path, b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
-    damage = the_damage(disk)
+    damage = only_damage(disk)
     assert isinstance(damage, CorruptIndex)
     assert damage.path == path
     assert words in str(damage)
@@ -209,7 +209,7 @@ def test_a_wrong_entry_of_a_time_index_is_corruption(disk: CrashFileSystem, name
     slot = min(slot, len(entries) - 1)
     entries[slot] = change(*entries[slot])
     put(disk, path, b"".join(TIME_ENTRY.pack(*entry) for entry in entries))
-    damage = the_damage(disk)
+    damage = only_damage(disk)
     assert damage.path == path
     assert words in str(damage)
 
@@ -228,7 +228,7 @@ TXN_DAMAGES = {
 def test_a_wrong_entry_of_a_transaction_index_is_corruption(disk: CrashFileSystem, name: str) -> None:
     values, words = TXN_DAMAGES[name]
     put(disk, index_path(".txnindex"), TXN_ENTRY.pack(*values))
-    damage = the_damage(disk)
+    damage = only_damage(disk)
     assert damage.path == index_path(".txnindex")
     assert words in str(damage)
 
@@ -240,7 +240,7 @@ def test_a_committed_transaction_in_the_transaction_index_is_corruption() -> Non
     append_marker(log, 7, is_abort=False)
     log.close(clean=True)
     put(fs, index_path(".txnindex"), TXN_ENTRY.pack(0, 7, 0, 1, 2))
-    assert "offset 1 has no abort marker of producer 7" in str(the_damage(fs))
+    assert "offset 1 has no abort marker of producer 7" in str(only_damage(fs))
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])

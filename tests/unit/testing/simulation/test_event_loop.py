@@ -1,4 +1,10 @@
+"""The event loop of a simulated process: virtual time, order of callbacks and of work in threads."""
+
+from __future__ import annotations
+
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
@@ -7,13 +13,14 @@ from tidelog.testing.simulation.process import Machine, Process
 from tidelog.testing.simulation.scheduler import SECOND, Scheduler
 
 EVENTS_MAX = 100_000
+ResultT = TypeVar("ResultT")
 
 
 def process_of(seed: int = 1) -> Process:
     return Machine(Network(Scheduler(seed)), "machine", "10.0.0.1").start_process()
 
 
-def run(process: Process, work, timeout_s: float = 3600.0):
+def run(process: Process, work: Coroutine[Any, Any, ResultT], timeout_s: float = 3600.0) -> ResultT:
     """Run a coroutine to its end, and return its result."""
     task = process.start(work)
     scheduler = process.state.machine.scheduler
@@ -21,7 +28,7 @@ def run(process: Process, work, timeout_s: float = 3600.0):
     return task.result()
 
 
-def test_an_hour_of_sleep_takes_an_hour_of_virtual_time_only():
+def test_an_hour_of_sleep_takes_an_hour_of_virtual_time_only() -> None:
     process = process_of()
 
     async def sleep() -> float:
@@ -32,7 +39,7 @@ def test_an_hour_of_sleep_takes_an_hour_of_virtual_time_only():
     assert run(process, sleep()) == pytest.approx(3_000, abs=0.01)
 
 
-def test_callbacks_of_one_process_run_in_the_order_in_which_they_were_scheduled():
+def test_callbacks_of_one_process_run_in_the_order_in_which_they_were_scheduled() -> None:
     process = process_of()
     called: list[int] = []
 
@@ -45,7 +52,7 @@ def test_callbacks_of_one_process_run_in_the_order_in_which_they_were_scheduled(
     assert called == list(range(20))
 
 
-def test_the_seed_determines_the_order_of_work_in_threads():
+def test_the_seed_determines_the_order_of_work_in_threads() -> None:
     def order_of(seed: int) -> list[int]:
         process = process_of(seed)
         completed: list[int] = []
@@ -62,7 +69,7 @@ def test_the_seed_determines_the_order_of_work_in_threads():
     assert len({tuple(order_of(seed)) for seed in range(10)}) > 1
 
 
-def test_an_executor_with_one_thread_keeps_the_order():
+def test_an_executor_with_one_thread_keeps_the_order() -> None:
     process = process_of(3)
     completed: list[int] = []
 
@@ -75,7 +82,7 @@ def test_an_executor_with_one_thread_keeps_the_order():
     assert completed == list(range(20))
 
 
-def test_the_shutdown_of_an_executor_runs_the_remaining_work():
+def test_the_shutdown_of_an_executor_runs_the_remaining_work() -> None:
     process = process_of()
     completed: list[int] = []
     executor = process.executor(2, "test")
@@ -87,7 +94,7 @@ def test_the_shutdown_of_an_executor_runs_the_remaining_work():
     assert all(future.done() for future in futures)
 
 
-def test_the_error_of_a_function_in_a_thread_is_raised_where_it_is_awaited():
+def test_the_error_of_a_function_in_a_thread_is_raised_where_it_is_awaited() -> None:
     async def submit() -> None:
         await asyncio.to_thread(int, "x")
 
@@ -95,7 +102,7 @@ def test_the_error_of_a_function_in_a_thread_is_raised_where_it_is_awaited():
         run(process_of(), submit())
 
 
-def test_a_process_that_has_ended_runs_no_further_callback():
+def test_a_process_that_has_ended_runs_no_further_callback() -> None:
     process = process_of()
     called: list[int] = []
     process.loop.call_later(1, called.append, 1)
@@ -105,7 +112,7 @@ def test_a_process_that_has_ended_runs_no_further_callback():
     assert called == []
 
 
-def test_a_paused_process_continues_after_its_pause():
+def test_a_paused_process_continues_after_its_pause() -> None:
     process = process_of()
     scheduler = process.state.machine.scheduler
     called: list[float] = []
@@ -118,7 +125,7 @@ def test_a_paused_process_continues_after_its_pause():
     assert called == [pytest.approx(5, abs=0.01)]
 
 
-def test_sets_of_tasks_have_the_same_order_in_each_run():
+def test_sets_of_tasks_have_the_same_order_in_each_run() -> None:
     def order_of_tasks() -> list[int]:
         process = process_of()
 

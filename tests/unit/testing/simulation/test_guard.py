@@ -1,8 +1,13 @@
+"""The guard of a simulation finds code that uses the machine directly."""
+
+from __future__ import annotations
+
 import os
 import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -32,7 +37,7 @@ from tidelog.testing.simulation.guard import Guard, SystemAccess
         lambda: os.open(__file__, os.O_RDONLY),
     ],
 )
-def test_code_that_uses_the_machine_directly_is_found(use):
+def test_code_that_uses_the_machine_directly_is_found(use: Callable[[], object]) -> None:
     guard = Guard(lambda: 0)
     with guard.active(), pytest.raises(SystemAccess):
         use()
@@ -40,7 +45,7 @@ def test_code_that_uses_the_machine_directly_is_found(use):
     assert __name__.rpartition(".")[2] in guard.found[0]
 
 
-def test_seeded_random_numbers_are_allowed_and_everything_is_allowed_afterwards():
+def test_seeded_random_numbers_are_allowed_and_everything_is_allowed_afterwards() -> None:
     guard = Guard(lambda: 0)
     with guard.active():
         assert random.Random(1).random() == random.Random(1).random()

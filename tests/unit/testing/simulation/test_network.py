@@ -1,4 +1,10 @@
+"""The simulated network: order of bytes, cuts, resets, and machines without power."""
+
+from __future__ import annotations
+
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -8,6 +14,7 @@ from tidelog.testing.simulation.scheduler import SECOND, Scheduler
 
 EVENTS_MAX = 1_000_000
 PORT = 9092
+ResultT = TypeVar("ResultT")
 NEAR, FAR = "10.0.0.1", "10.0.0.2"
 
 
@@ -35,7 +42,7 @@ class Pair:
 
         process.loop.add_reader(listening.fileno(), accept)
 
-    def run(self, work, timeout_s: float = 60.0):
+    def run(self, work: Coroutine[Any, Any, ResultT], timeout_s: float = 60.0) -> ResultT:
         """Run a coroutine in the client, and return its result."""
         task = self.client.start(work)
         deadline_ns = self.scheduler.now_ns + int(timeout_s * SECOND)
@@ -47,8 +54,8 @@ class Echo(asyncio.Protocol):
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
 
-    def connection_made(self, transport) -> None:
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._pair.received_by_server += data
@@ -72,13 +79,13 @@ async def echo(data: bytes) -> bytes:
         writer.close()
 
 
-def test_bytes_arrive_in_order_and_as_often_as_sent():
+def test_bytes_arrive_in_order_and_as_often_as_sent() -> None:
     data = bytes(range(256)) * 8_000  # more than the window
     for seed in range(3):
         assert Pair(seed).run(echo(data)) == data
 
 
-def test_a_connection_to_a_port_without_listener_is_refused():
+def test_a_connection_to_a_port_without_listener_is_refused() -> None:
     pair = Pair()
 
     async def connect_elsewhere() -> None:
@@ -88,7 +95,7 @@ def test_a_connection_to_a_port_without_listener_is_refused():
     pair.run(connect_elsewhere())
 
 
-def test_a_connection_over_a_cut_link_waits_until_the_cut_ends():
+def test_a_connection_over_a_cut_link_waits_until_the_cut_ends() -> None:
     pair = Pair()
     pair.network.cut([NEAR], [FAR])
     pair.scheduler.after(5 * SECOND, pair.network.heal)
@@ -100,7 +107,7 @@ def test_a_connection_over_a_cut_link_waits_until_the_cut_ends():
     assert 5 <= pair.run(connect_late()) < 6
 
 
-def test_bytes_of_a_cut_direction_arrive_after_the_cut_and_the_other_direction_works():
+def test_bytes_of_a_cut_direction_arrive_after_the_cut_and_the_other_direction_works() -> None:
     pair = Pair()
 
     async def send_over_a_cut() -> tuple[bytes, float]:
@@ -115,7 +122,7 @@ def test_bytes_of_a_cut_direction_arrive_after_the_cut_and_the_other_direction_w
     assert 3 <= now_s < 4
 
 
-def test_a_killed_process_resets_its_connections():
+def test_a_killed_process_resets_its_connections() -> None:
     pair = Pair()
 
     async def wait_for_a_killed_peer() -> None:
@@ -127,7 +134,7 @@ def test_a_killed_process_resets_its_connections():
     pair.run(wait_for_a_killed_peer())
 
 
-def test_a_machine_without_power_is_silent_and_resets_connections_when_it_is_on_again():
+def test_a_machine_without_power_is_silent_and_resets_connections_when_it_is_on_again() -> None:
     pair = Pair()
 
     async def write_to_a_machine_without_power() -> float:
@@ -142,7 +149,7 @@ def test_a_machine_without_power_is_silent_and_resets_connections_when_it_is_on_
     assert 10 <= pair.run(write_to_a_machine_without_power()) < 11
 
 
-def test_a_broken_connection_delivers_a_prefix_of_what_was_sent():
+def test_a_broken_connection_delivers_a_prefix_of_what_was_sent() -> None:
     data = bytes(range(256)) * 100
     lengths = set()
     for seed in range(20):
@@ -163,7 +170,7 @@ def test_a_broken_connection_delivers_a_prefix_of_what_was_sent():
     assert len(lengths) > 3, "the position of the break does not vary"
 
 
-def test_a_writer_is_paused_while_the_peer_does_not_read():
+def test_a_writer_is_paused_while_the_peer_does_not_read() -> None:
     pair = Pair()
 
     async def fill() -> bool:

@@ -107,7 +107,7 @@ def pieces(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, 
     ]
 
 
-def at(topic: str, index: int) -> ResponseCursor:
+def cursor_at(topic: str, index: int) -> ResponseCursor:
     return ResponseCursor(topic_name=topic, partition_index=index)
 
 
@@ -130,13 +130,13 @@ def test_an_empty_list_means_all_topics() -> None:
 @pytest.mark.parametrize(
     ("limit", "expected", "cursor"),
     [
-        (2, [("a", [0, 1])], at("a", 2)),
-        (3, [("a", [0, 1, 2])], at("b", 0)),
-        (4, [("a", [0, 1, 2]), ("b", [0])], at("b", 1)),
-        (7, [("a", [0, 1, 2]), ("b", [0, 1, 2, 3])], at("c", 0)),
+        (2, [("a", [0, 1])], cursor_at("a", 2)),
+        (3, [("a", [0, 1, 2])], cursor_at("b", 0)),
+        (4, [("a", [0, 1, 2]), ("b", [0])], cursor_at("b", 1)),
+        (7, [("a", [0, 1, 2]), ("b", [0, 1, 2, 3])], cursor_at("c", 0)),
         (8, [("a", [0, 1, 2]), ("b", [0, 1, 2, 3]), ("c", [0])], None),
-        (0, [("a", [0])], at("a", 1)),
-        (-5, [("a", [0])], at("a", 1)),
+        (0, [("a", [0])], cursor_at("a", 1)),
+        (-5, [("a", [0])], cursor_at("a", 1)),
     ],
 )
 def test_a_response_ends_at_the_limit_with_the_next_cursor(

@@ -58,7 +58,7 @@ def ids(response: DescribeDelegationTokenResponse) -> list[str]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_token_in_every_version(version: int) -> None:
+def test_a_token_is_described_in_every_version(version: int) -> None:
     (token,) = describe_tokens("User:alice", version=version).tokens
     assert (token.token_id, token.hmac) == ("1", token_hmac(KEY, "1"))
     assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == (1, 2, 3)

@@ -65,7 +65,7 @@ def request_metadata(
 ) -> MetadataResponse:
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     topics += tuple(MetadataRequestTopic(name=None, topic_id=each) for each in ids)
-    request = MetadataRequest(topics=None if everything else topics, **flags)  # type: ignore[arg-type]
+    request = MetadataRequest(topics=None if everything else topics, **flags)
     handler = MetadataHandler(lambda: image, 1, creation, ALLOW_EVERYTHING)
     context = request_context(version, listener=listener)
     response = run_steps(handler.handle(context, over_the_wire(request, version)))
@@ -76,7 +76,7 @@ def codes(response: MetadataResponse) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
-def after(*records: MetadataRecord) -> MetadataImage:
+def image_after(*records: MetadataRecord) -> MetadataImage:
     return image_after_records(records, IMAGE)
 
 
@@ -208,7 +208,7 @@ def test_authorized_operations_are_returned_on_request() -> None:
 @pytest.mark.parametrize("version", [5, 6, 13])
 def test_a_leader_that_is_not_registered_is_not_available(version: int) -> None:
     leader = IMAGE.topics_by_id[ORDERS].partitions[0].leader
-    image = after(UnregisterBrokerRecord(broker_id=leader, broker_epoch=100 + leader))
+    image = image_after(UnregisterBrokerRecord(broker_id=leader, broker_epoch=100 + leader))
     (topic,) = request_metadata(version, "orders", image=image).topics
     partition = topic.partitions[0]
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -232,14 +232,14 @@ def test_a_leader_without_the_clients_listener_is_listener_not_found(version: in
 
 
 def test_a_partition_without_a_leader_has_an_error() -> None:
-    image = after(PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=-1))
+    image = image_after(PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=-1))
     partition = request_metadata(12, "orders", image=image).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert partition.leader_epoch == 1
 
 
 def test_a_fenced_broker_is_omitted_and_its_replicas_are_offline() -> None:
-    image = after(FenceBrokerRecord(id=3, epoch=103))
+    image = image_after(FenceBrokerRecord(id=3, epoch=103))
     response = request_metadata(12, "orders", image=image)
     assert [broker.node_id for broker in response.brokers] == [1, 2]
     for index, partition in enumerate(response.topics[0].partitions):
@@ -250,7 +250,7 @@ def test_a_fenced_broker_is_omitted_and_its_replicas_are_offline() -> None:
 def test_version_0_omits_replicas_that_are_not_in_the_broker_list() -> None:
     partitions = IMAGE.topics_by_id[ORDERS].partitions
     follower = partitions[0].replicas[1]
-    image = after(FenceBrokerRecord(id=follower, epoch=100 + follower))
+    image = image_after(FenceBrokerRecord(id=follower, epoch=100 + follower))
     partition = request_metadata(0, "orders", image=image).topics[0].partitions[0]
     assert partition.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
     assert follower not in partition.replica_nodes
@@ -267,11 +267,11 @@ def test_a_replica_in_a_failed_directory_is_offline() -> None:
         fenced=False,
         log_dirs=(UUID(int=12345),),
     )
-    described = request_metadata(12, "orders", image=after(record)).topics[0].partitions[0]
+    described = request_metadata(12, "orders", image=image_after(record)).topics[0].partitions[0]
     assert described.offline_replicas == (broker,)
 
 
 def test_an_unfenced_broker_is_returned_as_controller() -> None:
-    image = after(FenceBrokerRecord(id=1, epoch=101))
+    image = image_after(FenceBrokerRecord(id=1, epoch=101))
     assert request_metadata(12, image=image).controller_id == 2
     assert request_metadata(12, image=image_with_brokers()).controller_id == -1

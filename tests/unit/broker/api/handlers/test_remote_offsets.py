@@ -47,7 +47,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.steps import run_steps
-from tidelog.storage.log.partition_log import RecordPlace
+from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -84,7 +84,7 @@ class Border:
         return self.replicas.manager.partition(TopicPartition("t", 0))
 
     @property
-    def log(self):  # type: ignore[no-untyped-def]
+    def log(self) -> PartitionLog:
         return self.partition.log
 
     def send_request(
@@ -166,7 +166,7 @@ async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> Non
     )
 
 
-async def search_log(border: Border) -> list:  # type: ignore[type-arg]
+async def search_log(border: Border) -> list:
     await loop_iterations(5)
     return border.tier.reader.searches
 

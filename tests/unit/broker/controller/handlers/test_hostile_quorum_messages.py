@@ -80,7 +80,7 @@ def _choose(values: tuple[Any, ...], random: Random) -> Any:
 
 def context(key: ApiKey, version: int) -> RequestContext:
     header = RequestHeader(int(key), version, 1, "stranger")
-    return RequestContext(header, "CONTROLLER", "127.0.0.1:1", "User:ANONYMOUS", 0, None)  # type: ignore[arg-type]
+    return RequestContext(header, "CONTROLLER", "127.0.0.1:1", "User:ANONYMOUS", 0, None)
 
 
 def requests() -> Iterator[tuple[ApiKey, int, Any]]:

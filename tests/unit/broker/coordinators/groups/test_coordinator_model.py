@@ -105,10 +105,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         group = self.fixture.coordinator._groups.get(client.group_id)
         if group is not None:
             client.waiting.pending.subscribe(
-                lambda assignment_received: self.see_leader(group, assignment_received)
+                lambda assignment_received: self.apply_leadership(group, assignment_received)
             )
 
-    def see_leader(self, group: Group, assignment_received: object) -> None:
+    def apply_leadership(self, group: Group, assignment_received: object) -> None:
         assert isinstance(assignment_received, JoinGroupResponse)
         if assignment_received.members and not assignment_received.skip_assignment:
             assert assignment_received.leader == assignment_received.member_id
@@ -125,9 +125,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(choice=st.integers(0, 9))
     def a_client_reads_its_answer_and_goes_on(self, choice: int) -> None:
-        self.go_on(self.pick(choice))
+        self.continue_request(self.pick(choice))
 
-    def go_on(self, client: Client) -> None:
+    def continue_request(self, client: Client) -> None:
         if client.waiting is None or client.waiting.is_waiting:
             return
         answer, client.waiting = client.waiting, None
@@ -139,10 +139,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
             if answer.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 client.member_id = ""
         elif not client.is_sync:
-            self.learn(client, answer)
+            self.apply_response(client, answer)
             self.send_sync(client)
 
-    def learn(self, client: Client, answer: PendingReply) -> None:
+    def apply_response(self, client: Client, answer: PendingReply) -> None:
         assignment_received = answer.reply
         client.member_id, client.generation = assignment_received.member_id, assignment_received.generation_id
         client.others = [member.member_id for member in assignment_received.members]
@@ -199,7 +199,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.commit(client.group_id, topic, offset, client.member_id, client.generation, client.instance)
 
     @rule(group_id=group_ids, topic=st.sampled_from("tu"), offset=st.integers(0, 99))
-    def somebody_commits(self, group_id: str, topic: str, offset: int) -> None:
+    def commit_without_member(self, group_id: str, topic: str, offset: int) -> None:
         self.commit(group_id, topic, offset, "", -1, None)
 
     def commit(
@@ -236,7 +236,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for _ in range(seconds):
             for client in self.clients:
                 if client.waiting is not None:
-                    self.go_on(client)
+                    self.continue_request(client)
                 elif client.generation < 0 or self.send_heartbeat(client) is not ErrorCode.NONE:
                     self.send_join(client)
             self.fixture.pass_time(1_000)

@@ -176,7 +176,7 @@ async def test_several_groups_with_many_partitions_are_compared_in_slices(
 ) -> None:
     """A hash of a whole group would take long: no step reads more than one partition."""
     indexes = _CountedIndexes(range(MANY))
-    topics: Any = (OffsetFetchRequestTopics(name="t", partition_indexes=indexes),)  # type: ignore[arg-type]
+    topics: Any = (OffsetFetchRequestTopics(name="t", partition_indexes=indexes),)
     groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(3)]
     before = fixture.slices.slice_count
     response = await _fetch_topics(fixture, *groups)

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import pytest
 
-from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
-from tests.support.groups.ports import group_ports
-from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.yields import loop_iterations
-from tests.support.waiting import TIMEOUT_S
-from tidelog.broker.coordinators.groups.classic.member import Client
+from tests.support.groups.group_service import GROUP, GroupServiceFixture
 from tidelog.broker.coordinators.groups.classic.states import GroupState
-from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    CommittedOffset,
-    GroupMetadataRecord,
-    encode_record,
-    offset_commit,
-)
-from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
-from tidelog.protocol.coordinator_records.group_metadata import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-)
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.messages.heartbeat import HeartbeatRequest
-from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -48,99 +28,15 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tidelog.protocol.messages.sync_group import (
     SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.steps import run_steps
-
-CONFIG = group_config(offsets_commit_timeout_ms=40)
-GROUP = "c"  # it is stored in partition 0 of 3, "a" in partition 1
-CLIENT = Client("c", "/127.0.0.1")
-
-
-class GroupServiceFixture:
-    """A service with its log and its time."""
-
-    def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
-        self.log = log or MemoryStateLog()
-        self.time = VirtualTime()
-        self.service = GroupService(config, group_ports(self.log, self.time, self.time))
-
-    async def serving(self, *partitions: int) -> GroupServiceFixture:
-        self.service.start()
-        for partition in partitions:
-            self.service.on_leadership(partition)
-        await self.settle()
-        return self
-
-    async def settle(self) -> None:
-        """Let everything run that can run now."""
-        await loop_iterations(20)
-
-    async def commit(
-        self, offset: int, group_id: str = GROUP, generation: int = -1, member_id: str = ""
-    ) -> ErrorCode:
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        request = OffsetCommitRequest(
-            group_id=group_id,
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            topics=(OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=(partition,)),),
-        )
-        try:
-            response = await self.service.commit_offsets(request, 9)
-        except KafkaError as error:
-            return error.code
-        return ErrorCode(response.topics[0].partitions[0].error_code)
-
-    async def fetch(self, group_id: str = GROUP, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
-        topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-        (response,) = await self.service.fetch_offsets((group,), require_stable)
-        if response.error_code:
-            return -1, ErrorCode(response.error_code)
-        partition = response.topics[0].partitions[0]
-        return partition.committed_offset, ErrorCode(partition.error_code)
-
-    def join(
-        self, member_id: str = "", version: int = 3, group_id: str = GROUP
-    ) -> Awaitable[JoinGroupResponse]:
-        request = JoinGroupRequest(
-            group_id=group_id,
-            member_id=member_id,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(name="range"),),
-        )
-        return self.service.join(CLIENT, request, version)
-
-    def sync(self, member_id: str, generation: int) -> Awaitable[SyncGroupResponse]:
-        assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")
-        request = SyncGroupRequest(
-            group_id=GROUP, member_id=member_id, generation_id=generation, assignments=(assignment,)
-        )
-        return self.service.sync(request)
-
-    def heartbeat(self, member_id: str, generation: int = 1, group_id: str = GROUP) -> ErrorCode:
-        request = HeartbeatRequest(group_id=group_id, member_id=member_id, generation_id=generation)
-        return ErrorCode(self.service.heartbeat(request).error_code)
-
-    async def stable_member(self) -> str:
-        joined = self.join()
-        self.time.pass_time(3_000)
-        member_id = (await joined).member_id
-        assert (await self.sync(member_id, 1)).assignment == b"all"
-        return member_id
 
 
 @pytest.fixture
 async def fixture() -> AsyncIterator[GroupServiceFixture]:
-    fixture = await GroupServiceFixture().serving(0)
+    fixture = await GroupServiceFixture().start_serving(0)
     yield fixture
     await fixture.service.stop()
 
@@ -176,7 +72,7 @@ async def test_a_restart_keeps_offsets_and_members(fixture: GroupServiceFixture)
     member_id = await fixture.stable_member()
     await fixture.commit(5, generation=1, member_id=member_id)
     await fixture.service.stop()
-    again = await GroupServiceFixture(fixture.log).serving(0)
+    again = await GroupServiceFixture(fixture.log).start_serving(0)
     assert await again.fetch() == (5, ErrorCode.NONE)
     assert again.heartbeat(member_id) is ErrorCode.NONE
     assert (await again.sync(member_id, 1)).assignment == b"all"
@@ -194,143 +90,6 @@ async def test_requests_for_a_group_of_another_coordinator_are_refused(fixture: 
     assert fixture.heartbeat("m", group_id="a") is expected
     assert fixture.service.describe_group("a", 6).error_code == expected
     assert (await fixture.service.delete_groups(("a",)))[0].error_code == expected
-
-
-async def test_requests_are_refused_before_the_start_and_after_the_stop() -> None:
-    fixture = GroupServiceFixture()
-    expected = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    for _ in range(2):
-        assert await fixture.commit(5) is expected
-        assert (await fixture.join()).error_code == expected
-        assert fixture.heartbeat("m") is expected
-        with pytest.raises(KafkaError) as raised:
-            run_steps(fixture.service.list_groups((), ()))
-        assert raised.value.code is expected
-        await fixture.serving(0)
-        await fixture.service.stop()
-
-
-async def test_while_a_partition_is_loading_only_heartbeats_succeed() -> None:
-    fixture = GroupServiceFixture()
-    await fixture.serving()
-    fixture.log.read_gate = asyncio.Event()
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    expected = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert await fixture.commit(5) is expected
-    assert await fixture.fetch() == (-1, expected)
-    assert (await fixture.join()).error_code == expected
-    assert fixture.heartbeat("m") is ErrorCode.NONE
-    with pytest.raises(KafkaError) as raised:
-        run_steps(fixture.service.list_groups((), ()))
-    assert raised.value.code is expected
-    fixture.log.read_gate.set()
-    await fixture.settle()
-    assert await fixture.commit(5) is ErrorCode.NONE
-    await fixture.service.stop()
-
-
-async def test_a_partition_that_moves_away_while_loading_is_not_served() -> None:
-    fixture = GroupServiceFixture()
-    await fixture.serving()
-    fixture.log.read_gate = asyncio.Event()
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    fixture.service.on_resignation(0)
-    fixture.log.read_gate.set()
-    await fixture.settle()
-    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    assert await fixture.commit(5) is ErrorCode.NONE
-    await fixture.service.stop()
-
-
-async def test_repeated_leadership_notifications_change_nothing(fixture: GroupServiceFixture) -> None:
-    member_id = await fixture.stable_member()
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    assert fixture.heartbeat(member_id) is ErrorCode.NONE
-    fixture.service.on_resignation(1)
-
-
-async def test_waiting_joins_and_syncs_get_not_coordinator_when_the_partition_moves(
-    fixture: GroupServiceFixture,
-) -> None:
-    joined = fixture.join()
-    fixture.service.on_resignation(0)
-    assert (await joined).error_code == ErrorCode.NOT_COORDINATOR
-    fixture.time.pass_time(1_000_000)
-
-
-@pytest.mark.parametrize("error", [OSError(5, "EIO"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)])
-async def test_an_unreadable_partition_is_not_served(error: Exception) -> None:
-    fixture = GroupServiceFixture()
-    fixture.log.read_error = error
-    await fixture.serving(0)
-    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert run_steps(fixture.service.list_groups((), ())) == []
-    fixture.service.on_resignation(0)
-    fixture.log.read_error = None
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    assert await fixture.commit(5) is ErrorCode.NONE
-    await fixture.service.stop()
-
-
-async def test_an_unreadable_partition_is_loaded_again_in_the_next_leader_epoch() -> None:
-    fixture = GroupServiceFixture()
-    fixture.log.read_error = OSError(5, "EIO")
-    await fixture.serving(0)
-    fixture.log.read_error = None
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    assert await fixture.commit(5) is ErrorCode.NONE
-    await fixture.service.stop()
-
-
-async def test_a_stopped_coordinator_loads_no_partition(fixture: GroupServiceFixture) -> None:
-    await fixture.service.stop()
-    fixture.service.on_leadership(0)
-    await fixture.settle()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    fixture.service.on_resignation(0)
-
-
-async def test_a_corrupt_record_prevents_serving_of_its_partition() -> None:
-    fixture = GroupServiceFixture()
-    fixture.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
-    await fixture.serving(0)
-    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
-    await fixture.service.stop()
-
-
-async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() -> None:
-    """Two members claim one instance id; the groups of this node could not even be listed any more."""
-    fixture = GroupServiceFixture()
-    members = tuple(
-        MemberMetadata(
-            member_id=member_id,
-            group_instance_id="same",
-            client_id="c",
-            client_host="/127.0.0.1",
-            rebalance_timeout=1_000,
-            session_timeout=10_000,
-            subscription=b"",
-            assignment=b"",
-        )
-        for member_id in ("one", "other")
-    )
-    value = GroupMetadataValue(
-        protocol_type="consumer", generation=1, protocol="range", leader="one", members=members
-    )
-    record = GroupMetadataRecord(GroupMetadataKey(group=GROUP), value)
-    fixture.log.append(0, [encode_record(record)])
-    await fixture.serving(0, 1)
-    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert await fixture.commit(5, "a") is ErrorCode.NONE
-    assert [group.group_id for group in run_steps(fixture.service.list_groups((), ()))] == ["a"]
-    await fixture.service.stop()
 
 
 @pytest.mark.parametrize(
@@ -450,7 +209,7 @@ async def test_a_disconnected_client_does_not_affect_others(fixture: GroupServic
 
 
 async def test_offsets_expire_by_the_timer_in_bounded_batches() -> None:
-    fixture = await GroupServiceFixture(config=group_config(offsets_retention_minutes=1)).serving(0)
+    fixture = await GroupServiceFixture(config=group_config(offsets_retention_minutes=1)).start_serving(0)
     for start in range(0, 1_200, 400):
         partitions = tuple(
             OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
@@ -484,78 +243,14 @@ async def test_offsets_are_deleted_on_request_and_with_their_topic(fixture: Grou
 async def test_a_deleted_group_stays_deleted_after_a_reload(fixture: GroupServiceFixture) -> None:
     await fixture.commit(5)
     assert (await fixture.service.delete_groups((GROUP,)))[0].error_code == 0
-    again = await GroupServiceFixture(fixture.log).serving(0)
+    again = await GroupServiceFixture(fixture.log).start_serving(0)
     assert run_steps(again.service.list_groups((), ())) == []
     await again.service.stop()
 
 
-async def test_loading_yields_to_others_and_reads_every_record() -> None:
-    log = MemoryStateLog()
-    log.chunk_batches = 7
-    for number in range(40):
-        commits = (
-            offset_commit(GROUP, "t", index, CommittedOffset(offset=number, commit_wall_ms=1))
-            for index in range(100)
-        )
-        await GroupServiceFixture(log).settle()
-        log.append(0, [encode_record(commit) for commit in commits])
-    fixture = GroupServiceFixture(log)
-    fixture.service.start()
-    fixture.service.on_leadership(0)
-    turns = 0
-    async with asyncio.timeout(TIMEOUT_S):
-        while await fixture.fetch() != (39, ErrorCode.NONE):
-            turns += 1
-            await asyncio.sleep(0)
-    assert turns >= 4_000 // 500
-    await fixture.service.stop()
-
-
-def transactional(offset: int, group_offset: int) -> BatchBuilder:
-    builder = BatchBuilder(
-        base_offset=offset,
-        producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True),
-    )
-    commit = offset_commit(GROUP, "t", 0, CommittedOffset(offset=group_offset, commit_wall_ms=1))
-    builder.append(1, *encode_record(commit))
-    return builder
-
-
-def marker(offset: int, kind: int) -> BatchBuilder:
-    builder = BatchBuilder(
-        base_offset=offset,
-        is_control=True,
-        producer=BatchProducer(producer_id=9, producer_epoch=0, is_transactional=True),
-    )
-    builder.append(1, b"\0\0" + kind.to_bytes(2), b"\0\0\0\0\0\0")
-    return builder
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected", "stable"),
-    [
-        ([], (-1, ErrorCode.NONE), (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)),
-        ([0], (-1, ErrorCode.NONE), (-1, ErrorCode.NONE)),
-        ([1], (5, ErrorCode.NONE), (5, ErrorCode.NONE)),
-        ([2, 1], (5, ErrorCode.NONE), (5, ErrorCode.NONE)),
-    ],
-)
-async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
-    kinds: list[int], expected: tuple[int, ErrorCode], stable: tuple[int, ErrorCode]
-) -> None:
-    fixture = GroupServiceFixture()
-    fixture.log.append_batch(0, lambda offset: transactional(offset, 5))
-    for kind in kinds:
-        fixture.log.append_batch(0, lambda offset, kind=kind: marker(offset, kind))  # type: ignore[misc]
-    await fixture.serving(0)
-    assert await fixture.fetch() == expected
-    assert await fixture.fetch(require_stable=True) == stable
-    await fixture.service.stop()
-
-
 async def test_redpanda_9571_a_leader_with_fetching_followers_may_have_a_successor() -> None:
     """Its heartbeats were late, so the controller elected another leader; followers do not know it yet."""
-    fixture = await GroupServiceFixture().serving(0, 1, 2)
+    fixture = await GroupServiceFixture().start_serving(0, 1, 2)
     assert await fixture.commit(7) is ErrorCode.NONE
     fixture.log.is_succeeded = True
     assert await fixture.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
@@ -564,7 +259,7 @@ async def test_redpanda_9571_a_leader_with_fetching_followers_may_have_a_success
 
 
 async def test_a_coordinator_with_a_possible_successor_serves_nothing_from_memory() -> None:
-    fixture = await GroupServiceFixture().serving(0, 1, 2)
+    fixture = await GroupServiceFixture().start_serving(0, 1, 2)
     assert await fixture.commit(7) is ErrorCode.NONE
     member = await fixture.stable_member()
     fixture.log.is_cut_off = True
@@ -606,7 +301,7 @@ async def test_a_disk_failure_completes_waiting_joins_at_once(fixture: GroupServ
 
 async def test_a_new_member_that_disconnects_during_its_join_is_removed() -> None:
     """Before, its metadata stayed in memory until its session ended."""
-    fixture = await GroupServiceFixture().serving(0)
+    fixture = await GroupServiceFixture().start_serving(0)
     disconnected, remaining = asyncio.ensure_future(fixture.join()), asyncio.ensure_future(fixture.join())
     await fixture.settle()
     memory = fixture.service.member_memory
@@ -621,7 +316,7 @@ async def test_a_new_member_that_disconnects_during_its_join_is_removed() -> Non
 
 
 async def test_an_existing_member_that_disconnects_during_a_rejoin_keeps_its_place() -> None:
-    fixture = await GroupServiceFixture().serving(0)
+    fixture = await GroupServiceFixture().start_serving(0)
     first = asyncio.ensure_future(fixture.join())
     fixture.time.pass_time(10_000)
     await fixture.settle()

@@ -34,7 +34,7 @@ class Transactions(GroupCoordinatorFixture):
             "g", "t", partition, CommittedOffset(offset=offset, commit_wall_ms=self.now_ms)
         )
         self.coordinator.replay(record, len(self.log), producer_id)
-        self._appended()
+        self._append()
 
     def commit_in_transaction(
         self,
@@ -65,7 +65,7 @@ class Transactions(GroupCoordinatorFixture):
             return error.code
         for record in writes.records:
             self.coordinator.replay(record, len(self.log), PRODUCER)
-            self._appended()
+            self._append()
         return ErrorCode(reply.topics[0].partitions[0].error_code)
 
     def end(self, producer_id: int, *, commit: bool) -> None:
@@ -80,7 +80,7 @@ class Transactions(GroupCoordinatorFixture):
     def replicate(self) -> None:
         self.coordinator.advance(len(self.log))
 
-    def _appended(self) -> None:
+    def _append(self) -> None:
         self.log.append((b"", None))
         self.replicate()
 

@@ -23,7 +23,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 TOPIC = UUID(int=7)
 
 
-def reads(*partitions: tuple[str, int]) -> list[StateRead]:
+def state_reads(*partitions: tuple[str, int]) -> list[StateRead]:
     return [
         StateRead(share_partition=SharePartitionKey(group, TOPIC, index), leader_epoch=1)
         for group, index in partitions
@@ -42,8 +42,8 @@ class Cluster:
         self.created = 0
         self.persister = CoordinatorPersister(
             PersisterPorts(
-                brokers=self,  # type: ignore[arg-type]
-                image=self.image,  # type: ignore[arg-type]
+                brokers=self,
+                image=self.image,
                 partition_for=lambda share_partition: share_partition.partition % 2,
                 create_topic=self.create_topic,
                 clock=self.time,
@@ -80,7 +80,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 async def test_one_request_is_sent_to_each_coordinator_for_each_group(cluster: Cluster) -> None:
-    results = await cluster.persister.read(reads(("g", 0), ("g", 1), ("h", 2), ("g", 4), ("g", 3)))
+    results = await cluster.persister.read(state_reads(("g", 0), ("g", 1), ("h", 2), ("g", 4), ("g", 3)))
     assert sorted(cluster.requests) == [(1, "g", [0, 4]), (1, "h", [2]), (2, "g", [1, 3])]
     assert [(result.state_epoch, result.start_offset) for result in results] == [
         (1, 0),
@@ -99,21 +99,21 @@ async def test_only_the_states_of_a_coordinator_that_moved_are_sent_again(cluste
         return cluster.state(broker, read)
 
     cluster.respond = respond
-    results = await cluster.persister.read(reads(("g", 0), ("g", 1)))
+    results = await cluster.persister.read(state_reads(("g", 0), ("g", 1)))
     assert cluster.requests == [(1, "g", [0]), (2, "g", [1]), (1, "g", [1])]
     assert [result.start_offset for result in results] == [0, 1]
 
 
 async def test_the_topic_is_created_before_the_first_request(cluster: Cluster) -> None:
     cluster.has_topic = False
-    [result] = await cluster.persister.read(reads(("g", 0)))
+    [result] = await cluster.persister.read(state_reads(("g", 0)))
     assert (result.error_code, cluster.created) == (ErrorCode.NONE, 2)
 
 
 async def test_an_error_that_remains_is_returned_after_the_timeout(cluster: Cluster) -> None:
     began_ms = cluster.time.monotonic_ms()
     cluster.respond = lambda broker, read: StoredState(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    [result] = await cluster.persister.read(reads(("g", 0)))
+    [result] = await cluster.persister.read(state_reads(("g", 0)))
     assert result.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert RETRY_TIMEOUT_MS - 1000 <= cluster.time.monotonic_ms() - began_ms <= RETRY_TIMEOUT_MS
     assert len(cluster.requests) < 25
@@ -128,11 +128,11 @@ async def test_a_request_without_a_response_is_sent_again(cluster: Cluster) -> N
         return cluster.state(broker, read)
 
     cluster.respond = respond
-    [result] = await cluster.persister.read(reads(("g", 0)))
+    [result] = await cluster.persister.read(state_reads(("g", 0)))
     assert (result.error_code, len(cluster.requests)) == (ErrorCode.NONE, 3)
 
 
 async def test_an_error_of_the_state_is_not_retried(cluster: Cluster) -> None:
     cluster.respond = lambda broker, read: StoredState(error_code=ErrorCode.FENCED_LEADER_EPOCH)
-    [result] = await cluster.persister.read(reads(("g", 0)))
+    [result] = await cluster.persister.read(state_reads(("g", 0)))
     assert (result.error_code, len(cluster.requests)) == (ErrorCode.FENCED_LEADER_EPOCH, 1)

@@ -15,7 +15,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "^", "$", "1", "-", "é"])
 
 
-def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def extend_pattern(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     group = inner.map(lambda text: f"({text})")
     return st.one_of(
         st.lists(inner, min_size=1, max_size=3).map("".join),
@@ -29,7 +29,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.recursive(ATOMS, grown, max_leaves=6), st.text("ab1.-é", max_size=6))
+@given(st.recursive(ATOMS, extend_pattern, max_leaves=6), st.text("ab1.-é", max_size=6))
 def test_matches_equal_those_of_python(pattern: str, text: str) -> None:
     expected = re.fullmatch(pattern, text, re.ASCII) is not None
     assert RegularExpression(pattern).matches(text) == expected

@@ -21,7 +21,7 @@ PARTITIONS = LOADS_AT_ONCE_MAX + 1
 LAST = PARTITIONS - 1
 
 
-class Idle:
+class IdleCoordinator:
     """A coordinator without state."""
 
     def replay(self, record: object, record_offset: int) -> None: ...
@@ -46,9 +46,15 @@ class ShardsFixture:
     def __init__(self) -> None:
         self.log = MemoryStateLog(PARTITIONS)
         time = VirtualTime()
-        form: RecordFormat[Idle] = RecordFormat(lambda _: (b"", None), lambda _, batches: iter([(0, 0)]))
-        self.shards: Shards[Idle] = Shards(
-            "things", lambda _: Idle(), form, ShardPorts(self.log, time, time), commit_timeout_ms=1_000
+        form: RecordFormat[IdleCoordinator] = RecordFormat(
+            lambda _: (b"", None), lambda _, batches: iter([(0, 0)])
+        )
+        self.shards: Shards[IdleCoordinator] = Shards(
+            "things",
+            lambda _: IdleCoordinator(),
+            form,
+            ShardPorts(self.log, time, time),
+            commit_timeout_ms=1_000,
         )
 
     def state(self, partition: int) -> ShardState | None:
@@ -106,7 +112,7 @@ async def test_a_partition_that_moves_with_uncommitted_records_logs_no_error(
     fixture.shards.on_resignation(0)
     assert outcomes == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
     del shard
-    assert await unhandled.reports() == []
+    assert await unhandled.collect_reports() == []
 
 
 async def test_an_exception_of_a_task_is_logged_when_the_task_ends(

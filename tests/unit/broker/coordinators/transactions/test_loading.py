@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.transactions.coordinator import ID
-from tests.unit.broker.coordinators.transactions.test_records import EMPTY, WHOLE
+from tests.support.transactions.metadata_examples import EMPTY, WHOLE
 from tidelog.broker.coordinators.transactions.loading import replay_batches
 from tidelog.broker.coordinators.transactions.records import TransactionRecord, encode_record
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry

@@ -105,7 +105,7 @@ class MarkerSenderFixture:
         self.sender.send(marking)
         return marking
 
-    def done(self) -> set[TopicPartition]:
+    def marked_partitions(self) -> set[TopicPartition]:
         return {partition for _, partitions in self.marked for partition in partitions}
 
     async def fill(self, partition: TopicPartition) -> None:
@@ -133,7 +133,7 @@ async def fixture() -> AsyncIterator[MarkerSenderFixture]:
 
 async def test_each_leader_gets_one_request_with_all_its_markers(fixture: MarkerSenderFixture) -> None:
     fixture.send(T0, T1, U0)
-    await eventually(lambda: fixture.done() == {T0, T1, U0})
+    await eventually(lambda: fixture.marked_partitions() == {T0, T1, U0})
     assert sorted(broker for broker, _ in fixture.brokers.requests) == [1, 2]
     [marker] = dict(fixture.brokers.requests)[1].markers
     assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", (0,)), ("u", (0,))]
@@ -154,9 +154,9 @@ async def test_a_marker_does_not_wait_for_the_replication_of_others(fixture: Mar
     await eventually(lambda: fixture.brokers.requests)
     gate, fixture.brokers.gate = fixture.brokers.gate, None
     fixture.send(U0, producer_id=8)
-    await eventually(lambda: fixture.done() == {U0})
+    await eventually(lambda: fixture.marked_partitions() == {U0})
     gate.set()
-    await eventually(lambda: fixture.done() == {T0, U0})
+    await eventually(lambda: fixture.marked_partitions() == {T0, U0})
 
 
 async def test_markers_that_wait_for_the_in_flight_limit_share_the_next_request(
@@ -188,7 +188,7 @@ async def test_a_failed_request_is_sent_again_to_the_current_leader(
     await eventually(lambda: fixture.sender.transactions_without_leader)
     fixture.brokers.leaders[T0] = 2
     await fixture.retry()
-    await eventually(lambda: fixture.done() == {T0})
+    await eventually(lambda: fixture.marked_partitions() == {T0})
     assert [broker for broker, _ in fixture.brokers.requests] == [1, 2]
 
 
@@ -208,10 +208,10 @@ async def test_only_a_partition_that_refused_gets_the_marker_again(
 ) -> None:
     fixture.brokers.errors[T0] = error
     fixture.send(T0, U0)
-    await eventually(lambda: fixture.done() == {U0})
+    await eventually(lambda: fixture.marked_partitions() == {U0})
     fixture.brokers.errors.clear()
     await fixture.retry()
-    await eventually(lambda: fixture.done() == {T0, U0})
+    await eventually(lambda: fixture.marked_partitions() == {T0, U0})
     [marker] = fixture.brokers.requests[-1][1].markers
     assert [topic.name for topic in marker.topics] == ["t"]
 
@@ -224,7 +224,7 @@ async def test_a_partition_without_an_open_transaction_counts_as_complete(
 ) -> None:
     fixture.brokers.errors[T0] = error
     fixture.send(T0)
-    await eventually(lambda: fixture.done() == {T0})
+    await eventually(lambda: fixture.marked_partitions() == {T0})
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
@@ -239,13 +239,13 @@ async def test_a_partition_without_a_leader_is_awaited(fixture: MarkerSenderFixt
     fixture.brokers.fenced.clear()
     fixture.brokers.leaders[T0] = 2
     await fixture.retry()
-    await eventually(lambda: fixture.done() == {T0})
+    await eventually(lambda: fixture.marked_partitions() == {T0})
 
 
 async def test_a_partition_that_is_deleted_needs_no_marker(fixture: MarkerSenderFixture) -> None:
     deleted = TopicPartition("deleted", 0)
     fixture.send(deleted)
-    await eventually(lambda: fixture.done() == {deleted})
+    await eventually(lambda: fixture.marked_partitions() == {deleted})
     assert not fixture.brokers.requests
 
 
@@ -257,9 +257,9 @@ async def test_markers_of_a_former_coordinator_are_not_sent(fixture: MarkerSende
     await asyncio.sleep(0)
     waiting.is_cancelled = True
     fixture.brokers.gate.set()
-    await eventually(lambda: fixture.done() == {T0})
+    await eventually(lambda: fixture.marked_partitions() == {T0})
     fixture.send(U0, producer_id=9)
-    await eventually(lambda: fixture.done() == {T0, U0})
+    await eventually(lambda: fixture.marked_partitions() == {T0, U0})
     assert [marker.producer_id for _, request in fixture.brokers.requests for marker in request.markers] == [
         8,
         9,
@@ -302,7 +302,7 @@ async def test_markers_for_an_unavailable_broker_are_sent_to_the_new_leaders(
     fixture.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
     fixture.release()
     await fixture.retry()
-    await eventually(lambda: fixture.done() == {T0, U0})
+    await eventually(lambda: fixture.marked_partitions() == {T0, U0})
     assert [broker for broker, _ in fixture.brokers.requests] == [1] * REQUESTS_IN_FLIGHT + [2]
 
 

@@ -81,7 +81,7 @@ async def fixture() -> AsyncIterator[TransactionServiceFixture]:
 
 
 @pytest.fixture
-async def patient() -> AsyncIterator[TransactionServiceFixture]:
+async def service_without_timeouts() -> AsyncIterator[TransactionServiceFixture]:
     """Return a service whose requests do not time out."""
     fixture = TransactionServiceFixture(replace(CONFIG, request_timeout_ms=30_000))
     fixture.service.start()
@@ -107,29 +107,33 @@ async def test_a_transaction_is_written_to_the_log(fixture: TransactionServiceFi
 
 
 async def test_partitions_added_by_two_brokers_at_once_are_both_added(
-    patient: TransactionServiceFixture,
+    service_without_timeouts: TransactionServiceFixture,
 ) -> None:
     # The coordinator of Kafka refuses the second, CONCURRENT_TRANSACTIONS, until the first is committed.
-    await patient.lead()
-    producer = await patient.init()
-    patient.log.holds_commits = True
+    await service_without_timeouts.lead()
+    producer = await service_without_timeouts.init()
+    service_without_timeouts.log.holds_commits = True
     adding = [
-        asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
+        asyncio.ensure_future(service_without_timeouts.service.add_partitions(ID, producer, [each], 2))
+        for each in (A, B)
     ]
     for number in range(2):
         await loop_iterations()
         assert [each.done() for each in adding] == [number > 0, False]
-        patient.log.commit_all()
+        service_without_timeouts.log.commit_all()
     await asyncio.gather(*adding)
-    assert [topic.topic for topic in patient.service.describe(ID).topics] == [A.topic, B.topic]
+    assert [topic.topic for topic in service_without_timeouts.service.describe(ID).topics] == [
+        A.topic,
+        B.topic,
+    ]
 
 
 async def test_a_partition_is_not_added_while_markers_are_being_written(
-    patient: TransactionServiceFixture,
+    service_without_timeouts: TransactionServiceFixture,
 ) -> None:
-    await patient.lead()
-    await patient.prepare()
-    adding = patient.service.add_partitions(ID, ProducerIdAndEpoch(100, 1), [A], 2)
+    await service_without_timeouts.lead()
+    await service_without_timeouts.prepare()
+    adding = service_without_timeouts.service.add_partitions(ID, ProducerIdAndEpoch(100, 1), [A], 2)
     assert await expect_error(adding) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -145,16 +149,17 @@ async def test_a_partition_that_waits_too_long_to_be_added_is_a_retriable_error(
 
 
 async def test_a_request_that_waits_to_add_a_partition_gets_not_coordinator(
-    patient: TransactionServiceFixture,
+    service_without_timeouts: TransactionServiceFixture,
 ) -> None:
-    await patient.lead()
-    producer = await patient.init()
-    patient.log.holds_commits = True
+    await service_without_timeouts.lead()
+    producer = await service_without_timeouts.init()
+    service_without_timeouts.log.holds_commits = True
     adding = [
-        asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
+        asyncio.ensure_future(service_without_timeouts.service.add_partitions(ID, producer, [each], 2))
+        for each in (A, B)
     ]
     await loop_iterations()
-    patient.service.on_resignation(0)
+    service_without_timeouts.service.on_resignation(0)
     assert [await expect_error(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
 
 

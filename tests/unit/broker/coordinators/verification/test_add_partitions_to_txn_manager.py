@@ -38,7 +38,7 @@ class UnresponsiveCoordinator:
         return cast(ResponseT, AddPartitionsToTxnResponse())
 
 
-class LeavesOut:
+class IncompleteCoordinator:
     """A coordinator whose responses have the transaction, and none of its partitions."""
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
@@ -46,7 +46,7 @@ class LeavesOut:
         return cast(ResponseT, AddPartitionsToTxnResponse(results_by_transaction=(result,)))
 
 
-class Breaks:
+class FailingChannel:
     """A channel with a bug."""
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
@@ -54,7 +54,7 @@ class Breaks:
 
 
 def manager_of(
-    brokers: ScriptedCoordinator | UnresponsiveCoordinator | LeavesOut | Breaks,
+    brokers: ScriptedCoordinator | UnresponsiveCoordinator | IncompleteCoordinator | FailingChannel,
 ) -> AddPartitionsToTxnManager:
     replicas = Replicas()
     replicas.register(1, 2)
@@ -159,13 +159,13 @@ async def test_a_request_not_started_when_the_node_stops_does_not_delay_others()
     ("brokers", "expected"),
     [
         (UnresponsiveCoordinator(), ErrorCode.UNKNOWN_SERVER_ERROR),
-        (LeavesOut(), ErrorCode.UNKNOWN_SERVER_ERROR),
-        (Breaks(), ErrorCode.NETWORK_EXCEPTION),
+        (IncompleteCoordinator(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (FailingChannel(), ErrorCode.NETWORK_EXCEPTION),
     ],
     ids=["an answer without the transaction", "an answer without its partitions", "a bug"],
 )
 async def test_invalid_responses_verify_nothing(
-    brokers: UnresponsiveCoordinator | LeavesOut | Breaks, expected: ErrorCode
+    brokers: UnresponsiveCoordinator | IncompleteCoordinator | FailingChannel, expected: ErrorCode
 ) -> None:
     manager = manager_of(brokers)
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: expected}

@@ -82,7 +82,7 @@ class LogCleanerFixture:
             append_keyed(log, ("a", f"{number}"), ("b", "x" * 100))
             roll(log)
 
-    def left_over(self, log: PartitionLog) -> list[str]:
+    def leftover_files(self, log: PartitionLog) -> list[str]:
         names = self.disk.listdir(log.directory)
         return [name for name in names if name.endswith((".cleaned", ".swap"))]
 
@@ -216,7 +216,7 @@ async def test_results_are_discarded_after_a_truncation(fixture: LogCleanerFixtu
     fixture.requests.free.set()
     await eventually(lambda: log.first_dirty_offset == 2)
     assert read_log(log) == left
-    assert not fixture.left_over(log)
+    assert not fixture.leftover_files(log)
 
 
 async def test_a_truncation_during_compaction_is_not_taken_for_corruption(
@@ -248,7 +248,7 @@ async def test_results_are_discarded_after_retention_deleted_their_segments(
     fixture.requests.free.set()
     await eventually(lambda: is_compacted(log))
     assert log.log_start_offset == 4
-    assert not fixture.left_over(log)
+    assert not fixture.leftover_files(log)
 
 
 async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_line(
@@ -272,7 +272,7 @@ async def test_a_stop_ends_a_compaction_in_progress(fixture: LogCleanerFixture) 
     fixture.cleaner.start()
     await eventually(lambda: len(fixture.requests.kinds) == 1)
     await asyncio.wait_for(fixture.cleaner.close(), TIMEOUT_S)
-    assert not fixture.left_over(log)
+    assert not fixture.leftover_files(log)
     assert len(read_log(log)) == 400
 
 
@@ -313,7 +313,7 @@ async def test_the_death_of_a_worker_loses_only_its_round(
     fixture.workers[0].kill()
     fixture.requests.free.set()
     await eventually(lambda: "the worker of the log cleaner has died: killed" in caplog.text)
-    assert fixture.workers[0].is_closed and not fixture.left_over(log)
+    assert fixture.workers[0].is_closed and not fixture.leftover_files(log)
     assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
     await eventually(lambda: is_compacted(log))
     assert len(fixture.workers) == 2
@@ -327,12 +327,12 @@ async def test_a_log_that_kills_each_worker_does_not_starve_other_logs(
     monkeypatch.setattr("tidelog.broker.logs.cleaning.worker_slot.BACKOFF", backoff)
     fill = ThreadWorker.fill
 
-    def deadly(worker: ThreadWorker, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
+    def fill_or_die(worker: ThreadWorker, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
         if task.directory.endswith("/bad-0"):
             raise WorkerDied("killed")
         return fill(worker, task, limits)
 
-    monkeypatch.setattr(ThreadWorker, "fill", deadly)
+    monkeypatch.setattr(ThreadWorker, "fill", fill_or_die)
     fixture.log("bad", rounds=9)
     fixture.cleaner.start()
     await eventually(lambda: len(fixture.workers) == 1)
@@ -384,7 +384,7 @@ async def test_a_node_with_too_little_memory_compacts_a_log_later(
     fixture.cleaner.start()
     await eventually(lambda: is_compacted(log))
     assert "too little memory; it is retried later" in caplog.text
-    assert not fixture.cleaner.uncleanable and not fixture.left_over(log)
+    assert not fixture.cleaner.uncleanable and not fixture.leftover_files(log)
 
 
 async def test_each_worker_is_closed_with_the_cleaner(fixture: LogCleanerFixture) -> None:

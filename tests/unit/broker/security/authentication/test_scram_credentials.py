@@ -50,7 +50,7 @@ def test_an_unknown_user_looks_like_a_known_one() -> None:
     assert here.keys.stored_key != elsewhere.keys.stored_key
 
 
-def test_a_mechanism_without_any_credential() -> None:
+def test_a_mechanism_without_any_credential_returns_one_of_the_minimal_iterations() -> None:
     stored = credentials(image("alice")).find("alice", SHA_512)
     assert (stored.iterations, len(stored.salt), len(stored.keys.stored_key)) == (ITERATIONS_MIN, 26, 64)
 

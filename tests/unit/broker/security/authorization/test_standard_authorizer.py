@@ -187,7 +187,7 @@ def test_the_cache_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(standard._decisions) <= 10
 
 
-def test_access_to_some_resource_of_a_type() -> None:
+def test_access_to_a_type_needs_a_resource_that_no_denial_covers() -> None:
     def is_allowed(*entries: AccessControlEntryRecord) -> bool:
         return authorizer(*entries).is_authorized_by_type(Client(), READ, TOPIC)
 

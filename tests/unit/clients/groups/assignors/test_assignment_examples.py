@@ -18,7 +18,7 @@ def parts(text: str) -> list[TopicPartition]:
     return [TopicPartition(part[:2], int(part[3:])) for part in text.split()]
 
 
-def readable(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
+def text_of(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
     return {
         member: " ".join(f"{topic}p{index}" for topic, index in sorted(partitions))
         for member, partitions in assignment.items()
@@ -43,7 +43,7 @@ def test_every_assignor_is_found_by_kafkas_name() -> None:
 
 
 def test_range_assigns_the_remainder_of_every_topic_to_the_first_members() -> None:
-    assert readable(ASSIGNORS["range"].assign({"t0": 3, "t1": 3}, subscriptions(C0="t0 t1", C1="t0 t1"))) == {
+    assert text_of(ASSIGNORS["range"].assign({"t0": 3, "t1": 3}, subscriptions(C0="t0 t1", C1="t0 t1"))) == {
         "C0": "t0p0 t0p1 t1p0 t1p1",
         "C1": "t0p2 t1p2",
     }
@@ -55,7 +55,7 @@ def test_range_orders_static_members_by_instance_before_dynamic_ones() -> None:
         "y": Subscription(topics=("t0",), group_instance_id="2"),
         "z": Subscription(topics=("t0",), group_instance_id="1"),
     }
-    assert readable(ASSIGNORS["range"].assign({"t0": 4}, members)) == {
+    assert text_of(ASSIGNORS["range"].assign({"t0": 4}, members)) == {
         "z": "t0p0 t0p1",
         "y": "t0p2",
         "a-dynamic": "t0p3",
@@ -63,14 +63,14 @@ def test_range_orders_static_members_by_instance_before_dynamic_ones() -> None:
 
 
 def test_round_robin_assigns_partitions_individually() -> None:
-    assert readable(
+    assert text_of(
         ASSIGNORS["roundrobin"].assign({"t0": 3, "t1": 3}, subscriptions(C0="t0 t1", C1="t0 t1"))
     ) == {"C0": "t0p0 t0p2 t1p1", "C1": "t0p1 t1p0 t1p2"}
 
 
 def test_round_robin_skips_members_without_subscription() -> None:
     members = subscriptions(C0="t0", C1="t0 t1", C2="t0 t1 t2")
-    assert readable(ASSIGNORS["roundrobin"].assign({"t0": 1, "t1": 2, "t2": 3}, members)) == {
+    assert text_of(ASSIGNORS["roundrobin"].assign({"t0": 1, "t1": 2, "t2": 3}, members)) == {
         "C0": "t0p0",
         "C1": "t1p0",
         "C2": "t1p1 t2p0 t2p1 t2p2",
@@ -79,7 +79,7 @@ def test_round_robin_skips_members_without_subscription() -> None:
 
 def test_sticky_balances_unequal_subscriptions() -> None:
     members = subscriptions(C0="t0", C1="t0 t1", C2="t0 t1 t2")
-    assert readable(ASSIGNORS["sticky"].assign({"t0": 1, "t1": 2, "t2": 3}, members)) == {
+    assert text_of(ASSIGNORS["sticky"].assign({"t0": 1, "t1": 2, "t2": 3}, members)) == {
         "C0": "t0p0",
         "C1": "t1p0 t1p1",
         "C2": "t2p0 t2p1 t2p2",
@@ -126,12 +126,12 @@ def test_cooperative_assigns_a_moving_partition_after_its_revocation() -> None:
         "C1": subscription_of(name, "t0", -1, []),
     }
     first = ASSIGNORS[name].assign({"t0": 4}, members)
-    assert readable(first) == {"C0": "t0p0 t0p1", "C1": ""}
+    assert text_of(first) == {"C0": "t0p0 t0p1", "C1": ""}
     change = ownership_change(parts("t0p0 t0p1 t0p2 t0p3"), first["C0"])
     assert (change.revoked, change.added, change.must_rejoin) == (tuple(parts("t0p2 t0p3")), (), True)
     members["C0"] = subscription_of(name, "t0", 2, first["C0"])
     members["C1"] = subscription_of(name, "t0", 2, first["C1"])
-    assert readable(ASSIGNORS[name].assign({"t0": 4}, members)) == {"C0": "t0p0 t0p1", "C1": "t0p2 t0p3"}
+    assert text_of(ASSIGNORS[name].assign({"t0": 4}, members)) == {"C0": "t0p0 t0p1", "C1": "t0p2 t0p3"}
 
 
 def test_cooperative_assigns_a_partition_claimed_twice_to_no_member() -> None:
@@ -140,7 +140,7 @@ def test_cooperative_assigns_a_partition_claimed_twice_to_no_member() -> None:
         "C0": subscription_of(name, "t0", 5, parts("t0p0 t0p1")),
         "C1": subscription_of(name, "t0", 5, parts("t0p1")),
     }
-    assert readable(ASSIGNORS[name].assign({"t0": 2}, members)) == {"C0": "t0p0", "C1": ""}
+    assert text_of(ASSIGNORS[name].assign({"t0": 2}, members)) == {"C0": "t0p0", "C1": ""}
 
 
 def test_topics_without_partitions_are_skipped() -> None:

@@ -77,7 +77,7 @@ def test_client_credentials_of_the_jaas_config_are_used_without_keys() -> None:
     assert settings({}, options).extensions == {"traceId": "1"}
 
 
-def test_a_token_in_a_file() -> None:
+def test_a_file_url_is_a_token_in_a_file() -> None:
     for retriever in ("DefaultJwtRetriever", "FileJwtRetriever"):
         changes = {
             f"{PREFIX}token.endpoint.url": FILE_URL,
@@ -101,7 +101,7 @@ def test_an_assertion_replaces_the_secret() -> None:
     assert (created.assertion.algorithm, created.assertion.claims) == ("ES256", {"iss": "me"})
 
 
-def test_jwt_bearer() -> None:
+def test_the_jwt_bearer_retriever_signs_assertions() -> None:
     changes = {
         f"{PREFIX}jwt.retriever.class": f"{CLASSES}JwtBearerJwtRetriever",
         f"{PREFIX}assertion.private.key.file": "/run/key.pem",

@@ -47,7 +47,7 @@ def test_an_assertion_is_sent_instead_of_a_secret() -> None:
     )
 
 
-def test_jwt_bearer() -> None:
+def test_a_jwt_bearer_request_has_the_assertion_and_the_scope() -> None:
     request = token_request(URL, JwtBearer(assertion=ASSERTION), "all", "x.y.z")
     assert request.body == (
         b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=x.y.z&scope=all"
@@ -55,7 +55,7 @@ def test_jwt_bearer() -> None:
 
 
 @pytest.mark.parametrize("name", ["access_token", "id_token"])
-def test_the_token_of_a_response(name: str) -> None:
+def test_the_token_of_a_response_is_read_without_blanks(name: str) -> None:
     assert read_token_response(HttpResponse(200, json.dumps({name: " a.b.c "}).encode())) == "a.b.c"
 
 
@@ -73,7 +73,9 @@ def test_the_token_of_a_response(name: str) -> None:
         (200, b"[" * 100_000, "no access_token", False),
     ],
 )
-def test_other_responses(status: int, body: bytes, reason: str, is_retriable: bool) -> None:
+def test_other_responses_are_errors_without_secrets(
+    status: int, body: bytes, reason: str, is_retriable: bool
+) -> None:
     with pytest.raises(TokenRetrievalError, match=reason) as raised:
         read_token_response(HttpResponse(status, body))
     assert raised.value.is_retriable is is_retriable

@@ -68,9 +68,11 @@ def test_custom_metadata_round_trips(size: int | None, prefix: str | None, key: 
 @given(st.binary(min_size=1, max_size=60))
 def test_random_custom_metadata_is_read_or_refused(data: bytes) -> None:
     try:
-        decode_custom_metadata(data)
+        metadata = decode_custom_metadata(data)
     except DecodeError:
-        pass
+        return
+    encoded = encode_custom_metadata(metadata)
+    assert (decode_custom_metadata(encoded) if encoded else CustomMetadata()) == metadata
 
 
 def test_fields_of_later_versions_are_ignored() -> None:
@@ -106,9 +108,10 @@ def test_random_encoded_sizes_are_read_or_refused(data: bytes) -> None:
         lambda: chunk_sizes_from_text(base64.b64encode(data).decode()),
     ):
         try:
-            decode()
+            sizes = decode()
         except DecodeError:
-            pass
+            continue
+        assert all(0 <= size < 2**31 for size in sizes)
 
 
 def test_an_oversized_count_of_chunks_is_refused_by_its_header() -> None:

@@ -40,7 +40,7 @@ def proxy(s3: S3Server) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def proxied(s3: S3Server, bucket: str, proxy: FaultProxy) -> Iterator[NewStore]:
+def new_proxied_store(s3: S3Server, bucket: str, proxy: FaultProxy) -> Iterator[NewStore]:
     """Return a function that creates an S3 store behind the proxy, with additional config values."""
     with ExitStack() as stores:
 

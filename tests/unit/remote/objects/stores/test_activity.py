@@ -33,7 +33,7 @@ MIB = 1 << 20
 QUICK = {"s3.api.call.attempts": "2", "s3.api.call.timeout": "3000", "s3.connect.timeout": "500"}
 
 
-class Observed:
+class StoreFixture:
     """A store, what was recorded about it, and its outages."""
 
     def __init__(self, store: ObjectStore, *, calls_are_requests: bool = True) -> None:
@@ -48,7 +48,7 @@ class Observed:
 
 
 def test_calls_are_counted_by_topic_and_kind() -> None:
-    observed = Observed(MemoryStore())
+    observed = StoreFixture(MemoryStore())
     store = observed.store
     store.put(LOG, io.BytesIO(bytes(2500)), 2500)
     store.put(MANIFEST, b"{}")
@@ -80,7 +80,7 @@ class BrokenStore(MemoryStore):
 
 def test_an_outage_begins_and_ends_for_the_kind_of_work_that_fails() -> None:
     inner = BrokenStore()
-    observed = Observed(inner)
+    observed = StoreFixture(inner)
     store, outages = observed.store, observed.outages
     inner.error = StoreUnavailable("AccessDenied")
     with pytest.raises(StoreUnavailable):
@@ -101,7 +101,7 @@ def test_an_outage_begins_and_ends_for_the_kind_of_work_that_fails() -> None:
 
 def test_an_error_of_one_object_is_no_outage() -> None:
     inner = BrokenStore()
-    observed = Observed(inner)
+    observed = StoreFixture(inner)
     inner.error = RemoteStorageError("the name is too long")
     with pytest.raises(RemoteStorageError):
         observed.store.put(LOG, b"1")
@@ -110,7 +110,7 @@ def test_an_error_of_one_object_is_no_outage() -> None:
 
 def test_calls_that_end_because_the_store_is_closed_are_no_outage() -> None:
     inner = BrokenStore()
-    observed = Observed(inner)
+    observed = StoreFixture(inner)
     observed.store.close()
     inner.error = StoreUnavailable("the connection was closed")
     with pytest.raises(StoreUnavailable):
@@ -131,8 +131,8 @@ def test_the_probe_reads_an_object_that_does_not_exist() -> None:
 @pytest.fixture
 def observed_s3(
     s3: S3Server, bucket: str, proxy: FaultProxy
-) -> Iterator[tuple[ObjectStorageManager, Observed]]:
-    observed = Observed(MemoryStore())
+) -> Iterator[tuple[ObjectStorageManager, StoreFixture]]:
+    observed = StoreFixture(MemoryStore())
     values = {
         f"storage.{key}": text
         for key, text in {**s3.config(bucket, endpoint=proxy.endpoint), **QUICK}.items()
@@ -145,7 +145,7 @@ def observed_s3(
 
 
 def test_every_http_request_to_s3_is_counted(
-    observed_s3: tuple[ObjectStorageManager, Observed], proxy: FaultProxy
+    observed_s3: tuple[ObjectStorageManager, StoreFixture], proxy: FaultProxy
 ) -> None:
     manager, observed = observed_s3
     store = manager.store
@@ -161,7 +161,7 @@ def test_every_http_request_to_s3_is_counted(
 def test_wrong_settings_of_s3_are_an_outage_from_the_probe_on(
     s3: S3Server, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    observed = Observed(MemoryStore())
+    observed = StoreFixture(MemoryStore())
     values = {f"storage.{key}": text for key, text in s3.config("no-such-bucket-of-tidelog").items()}
     manager = storage_manager_from_config(
         {**values, "storage.backend.class": "s3"}, activity=observed.activity
@@ -174,7 +174,7 @@ def test_wrong_settings_of_s3_are_an_outage_from_the_probe_on(
 
 
 def test_a_copy_with_confirmed_checksums_is_verified_by_one_head(
-    observed_s3: tuple[ObjectStorageManager, Observed], proxy: FaultProxy, tmp_path: Path
+    observed_s3: tuple[ObjectStorageManager, StoreFixture], proxy: FaultProxy, tmp_path: Path
 ) -> None:
     manager, observed = observed_s3
     segment = make_segment(tmp_path, b"x" * 1000)

@@ -146,7 +146,7 @@ def test_a_source_of_another_size_writes_nothing(store: ObjectStore, announced: 
 def test_a_failing_source_writes_nothing_and_its_error_is_raised(
     store: ObjectStore, good_bytes: int, error: type[Exception]
 ) -> None:
-    class Failing(ShortReads):
+    class FailingReads(ShortReads):
         def read(self, size: int, /) -> bytes:
             piece = super().read(size)
             if not piece:
@@ -154,7 +154,7 @@ def test_a_failing_source_writes_nothing_and_its_error_is_raised(
             return piece
 
     with pytest.raises(error, match="the disk has failed") as raised:
-        store.put("a", Failing(bytes(good_bytes), at_most=MIB), None)
+        store.put("a", FailingReads(bytes(good_bytes), at_most=MIB), None)
     assert not isinstance(raised.value, RemoteStorageError)
     assert keys_of(store) == []
     with pytest.raises(RemoteResourceNotFound):
@@ -222,7 +222,7 @@ def test_an_invalid_key_is_refused_in_one_line(store: ObjectStore, key: str) -> 
 
 
 def test_concurrent_put_get_and_delete(store: ObjectStore) -> None:
-    def live(number: int) -> None:
+    def use_store(number: int) -> None:
         random = Random(number)
         for turn in range(15):
             key = f"shared/{turn % 3}/{number}"
@@ -235,7 +235,7 @@ def test_concurrent_put_get_and_delete(store: ObjectStore) -> None:
                 store.get(key)
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(live, range(8)))
+        list(pool.map(use_store, range(8)))
     assert keys_of(store) == []
 
 

@@ -14,13 +14,13 @@ from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
     fault_proxy,
-    lost_answer,
+    lost_response,
     reset,
     response_fault,
     server_error,
     silence,
-    slow,
     slow_down,
+    slow_response,
     truncate,
 )
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -31,10 +31,10 @@ BODY = bytes(range(256)) * 4
 class Upstream(BaseHTTPRequestHandler):
     """Responds to GET with BODY, or with the received Range header; records the paths of requests."""
 
-    reached: list[str]
+    reached_paths: list[str]
 
     def do_GET(self) -> None:
-        self.reached.append(self.path)
+        self.reached_paths.append(self.path)
         content = self.headers.get("Range", "").encode() if self.path == "/range" else BODY
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
@@ -46,13 +46,13 @@ class Upstream(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def reached() -> list[str]:
+def reached_paths() -> list[str]:
     return []
 
 
 @pytest.fixture
-def plain(reached: list[str]) -> Iterator[FaultProxy]:
-    handler = type("Handler", (Upstream,), {"reached": reached})
+def plain(reached_paths: list[str]) -> Iterator[FaultProxy]:
+    handler = type("Handler", (Upstream,), {"reached_paths": reached_paths})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -80,7 +80,9 @@ def test_requests_pass_without_faults(plain: FaultProxy) -> None:
     assert plain.faults.total() == 0
 
 
-def test_errors_have_the_s3_format_and_the_configured_count(plain: FaultProxy, reached: list[str]) -> None:
+def test_errors_have_the_s3_format_and_the_configured_count(
+    plain: FaultProxy, reached_paths: list[str]
+) -> None:
     rule = plain.inject(slow_down(), times=2)
     for _ in range(2):
         status, body = get(plain)
@@ -88,7 +90,7 @@ def test_errors_have_the_s3_format_and_the_configured_count(plain: FaultProxy, r
         assert b"<Code>SlowDown</Code>" in body
     assert get(plain) == (200, BODY)
     assert rule.hits == 2
-    assert reached == ["/a"]
+    assert reached_paths == ["/a"]
 
 
 def test_only_matching_requests_are_affected(plain: FaultProxy) -> None:
@@ -108,12 +110,14 @@ def test_probability_is_seeded(plain: FaultProxy) -> None:
     assert [get(plain)[0] for _ in range(8)] == expected
 
 
-@pytest.mark.parametrize(("fault", "does_reach"), [(reset(), False), (lost_answer(), True)])
-def test_connections_are_reset(plain: FaultProxy, reached: list[str], fault: Fault, does_reach: bool) -> None:
+@pytest.mark.parametrize(("fault", "does_reach"), [(reset(), False), (lost_response(), True)])
+def test_connections_are_reset(
+    plain: FaultProxy, reached_paths: list[str], fault: Fault, does_reach: bool
+) -> None:
     plain.inject(fault)
     with pytest.raises(ConnectionResetError):
         get(plain)
-    assert bool(reached) == does_reach
+    assert bool(reached_paths) == does_reach
 
 
 def test_bodies_are_truncated(plain: FaultProxy) -> None:
@@ -123,10 +127,10 @@ def test_bodies_are_truncated(plain: FaultProxy) -> None:
     assert raised.value.partial == BODY[:300]
 
 
-def test_a_custom_response_is_returned(plain: FaultProxy, reached: list[str]) -> None:
+def test_a_custom_response_is_returned(plain: FaultProxy, reached_paths: list[str]) -> None:
     plain.inject(response_fault(418, b"short and stout"))
     assert get(plain) == (418, b"short and stout")
-    assert reached == []
+    assert reached_paths == []
 
 
 def test_a_silent_fault_lasts_until_it_is_cleared(plain: FaultProxy) -> None:
@@ -152,17 +156,17 @@ def test_a_silent_fault_lasts_until_it_is_cleared(plain: FaultProxy) -> None:
 
 
 def test_slow_bodies_are_delivered_completely(plain: FaultProxy) -> None:
-    plain.inject(slow(bytes_per_s=20_000))
+    plain.inject(slow_response(bytes_per_s=20_000))
     assert get(plain) == (200, BODY)
 
 
 def test_a_stopped_proxy_refuses_connections_and_restarts_at_the_same_address(plain: FaultProxy) -> None:
     endpoint = plain.endpoint
     for _ in range(3):
-        plain.go_down()
+        plain.stop_listening()
         with pytest.raises(ConnectionRefusedError):
             get(plain)
-        plain.come_back()
+        plain.resume_listening()
         assert plain.endpoint == endpoint
         assert get(plain) == (200, BODY)
 
@@ -171,7 +175,7 @@ def test_stopping_closes_connections_of_waiting_requests(plain: FaultProxy) -> N
     connection = http.client.HTTPConnection(plain.endpoint.removeprefix("http://"), timeout=20)
     connection.request("GET", "/a")
     assert connection.getresponse().read() == BODY
-    plain.go_down()
+    plain.stop_listening()
     with pytest.raises((ConnectionError, http.client.HTTPException)):
         connection.request("GET", "/a")
         connection.getresponse()

@@ -100,7 +100,7 @@ def test_a_put_in_progress_is_not_visible(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     reached, may_continue = threading.Event(), threading.Event()
 
-    class Waiting(io.BytesIO):
+    class WaitingStream(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             piece = super().read(size)
             if not piece:
@@ -108,7 +108,7 @@ def test_a_put_in_progress_is_not_visible(tmp_path: Path) -> None:
                 may_continue.wait(TIMEOUT_S)
             return piece
 
-    putting = threading.Thread(target=store.put, args=("a/b", Waiting(b"content"), 7))
+    putting = threading.Thread(target=store.put, args=("a/b", WaitingStream(b"content"), 7))
     putting.start()
     assert reached.wait(TIMEOUT_S)
     assert list(store.list("")) == []

@@ -15,13 +15,13 @@ import pytest
 from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
-    lost_answer,
+    lost_response,
     reset,
     response_fault,
     server_error,
     silence,
-    slow,
     slow_down,
+    slow_response,
     truncate,
 )
 from tests.support.s3.server import S3Server
@@ -62,11 +62,11 @@ FAULTS = {
     "internal error": server_error(),
     "slow down": slow_down(),
     "reset": reset(),
-    "lost answer": lost_answer(),
+    "lost answer": lost_response(),
     "silence": silence(),
     "body gone": truncate(keep=0),
     "body torn": truncate(keep=100),
-    "drip": slow(bytes_per_s=100),
+    "drip": slow_response(bytes_per_s=100),
 }
 
 
@@ -93,9 +93,9 @@ def keys_of(store: ObjectStore) -> list[str]:
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_temporary_fault_is_retried(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str, name: str
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore, fault: str, name: str
 ) -> None:
-    store = proxied(LONG_TIMEOUTS)
+    store = new_proxied_store(LONG_TIMEOUTS)
     store.put("old", SMALL)
     operation = OPERATIONS[name]
     rule = proxy.inject(FAULTS[fault], times=1)
@@ -120,9 +120,9 @@ def put_afterwards(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_under_a_permanent_fault_every_call_ends_with_the_correct_result_or_an_error(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore, fault: str
 ) -> None:
-    store, steady = proxied(SHORT_TIMEOUTS), proxied(NO_TIMEOUTS)
+    store, steady = new_proxied_store(SHORT_TIMEOUTS), new_proxied_store(NO_TIMEOUTS)
     steady.put("old", SMALL)
     steady.put("going", SMALL)
     proxy.inject(FAULTS[fault])
@@ -146,26 +146,28 @@ def test_under_a_permanent_fault_every_call_ends_with_the_correct_result_or_an_e
             assert steady.get(key).read() == content
 
 
-def test_calls_fail_during_an_outage_and_succeed_after_it(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(SHORT_TIMEOUTS)
-    proxied(NO_TIMEOUTS).put("old", SMALL)
-    proxy.go_down()
+def test_calls_fail_during_an_outage_and_succeed_after_it(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store(SHORT_TIMEOUTS)
+    new_proxied_store(NO_TIMEOUTS).put("old", SMALL)
+    proxy.stop_listening()
     for operation in OPERATIONS.values():
         with pytest.raises(RemoteStorageError, match="s3://") as raised:
             result_within(partial(operation.run, store))
         assert not isinstance(raised.value, RemoteResourceNotFound)
-    proxy.come_back()
+    proxy.resume_listening()
     for operation in OPERATIONS.values():
 
-        def succeeds(operation: Operation = operation) -> None:
+        def require_success(operation: Operation = operation) -> None:
             assert operation.run(store) == operation.answer
 
         # The timeouts are short: a call may also fail because this process was not scheduled.
-        wait_until_passes(succeeds, tolerated=(StoreUnavailable,))
+        wait_until_passes(require_success, tolerated=(StoreUnavailable,))
 
 
-def test_a_truncated_body_is_continued_at_its_end(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(LONG_TIMEOUTS)
+def test_a_truncated_body_is_continued_at_its_end(proxy: FaultProxy, new_proxied_store: NewStore) -> None:
+    store = new_proxied_store(LONG_TIMEOUTS)
     content = Random(7).randbytes(3 * MIB)
     store.put("a", content)
     proxy.inject(truncate(keep=MIB), method="GET", times=2)
@@ -174,8 +176,10 @@ def test_a_truncated_body_is_continued_at_its_end(proxy: FaultProxy, proxied: Ne
     assert [int(text.removeprefix("bytes=").split("-")[0]) for text in ranges] == [5, 5 + MIB, 5 + 2 * MIB]
 
 
-def test_an_object_replaced_between_two_responses_is_not_mixed(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(LONG_TIMEOUTS)
+def test_an_object_replaced_between_two_responses_is_not_mixed(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store(LONG_TIMEOUTS)
     store.put("a", bytes(2 * MIB))
     proxy.inject(truncate(keep=MIB), method="GET", times=1)
     stream = store.get("a")
@@ -185,8 +189,10 @@ def test_an_object_replaced_between_two_responses_is_not_mixed(proxy: FaultProxy
         stream.read(MIB)
 
 
-def test_a_server_without_range_support_returns_no_wrong_bytes(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(NO_TIMEOUTS)
+def test_a_server_without_range_support_returns_no_wrong_bytes(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store(NO_TIMEOUTS)
     store.put("a", SMALL)
     proxy.inject(response_fault(200, SMALL))
     with pytest.raises(RemoteStorageError, match="a range was requested"):
@@ -195,26 +201,28 @@ def test_a_server_without_range_support_returns_no_wrong_bytes(proxy: FaultProxy
 
 
 def test_an_upload_with_a_lost_response_is_not_left_behind(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(NO_TIMEOUTS)
-    proxy.inject(lost_answer(), method="POST", matching=r"\?uploads", times=3)
+    store = new_proxied_store(NO_TIMEOUTS)
+    proxy.inject(lost_response(), method="POST", matching=r"\?uploads", times=3)
     store.put("a", LARGE)
     assert store.get("a").read() == LARGE
     assert s3.uploads(bucket) == []
 
 
-def test_an_upload_completed_without_response_is_recognized(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(NO_TIMEOUTS)
-    proxy.inject(lost_answer(), method="POST", matching=r"uploadId=", times=1)
+def test_an_upload_completed_without_response_is_recognized(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store(NO_TIMEOUTS)
+    proxy.inject(lost_response(), method="POST", matching=r"uploadId=", times=1)
     store.put("a", LARGE)
     assert store.get("a").read() == LARGE
 
 
 def test_an_error_in_a_successful_completion_response_is_retried(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(LONG_TIMEOUTS)
+    store = new_proxied_store(LONG_TIMEOUTS)
     rule = proxy.inject(server_error(200), method="POST", matching=r"uploadId=", times=2)
     store.put("a", LARGE)
     assert rule.hits == 2
@@ -223,9 +231,9 @@ def test_an_error_in_a_successful_completion_response_is_retried(
 
 
 def test_a_different_object_with_the_key_is_not_taken_for_the_failed_upload(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(NO_TIMEOUTS)
+    store = new_proxied_store(NO_TIMEOUTS)
     store.put("a", bytes(len(LARGE)))
     proxy.inject(server_error(), method="POST", matching=r"uploadId=")
     with pytest.raises(RemoteStorageError):
@@ -236,9 +244,9 @@ def test_a_different_object_with_the_key_is_not_taken_for_the_failed_upload(
 
 @pytest.mark.parametrize("part", [1, 2, 3])
 def test_a_multipart_upload_that_fails_at_any_part_is_aborted(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, part: int
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore, part: int
 ) -> None:
-    store = proxied(NO_TIMEOUTS)
+    store = new_proxied_store(NO_TIMEOUTS)
     proxy.inject(server_error(), method="PUT", matching=rf"partNumber={part}\b")
     with pytest.raises(RemoteStorageError, match="'a'"):
         store.put("a", LARGE)
@@ -247,9 +255,9 @@ def test_a_multipart_upload_that_fails_at_any_part_is_aborted(
 
 
 def test_a_failed_abort_is_repeated_after_the_next_put(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(NO_TIMEOUTS)
+    store = new_proxied_store(NO_TIMEOUTS)
     proxy.inject(server_error(), matching=r"uploadId=")
     with pytest.raises(RemoteStorageError):
         store.put("a", LARGE)
@@ -264,9 +272,9 @@ ERROR = b"<Error><Key>%s</Key><Code>%s</Code><Message>said the server</Message><
 
 
 def test_keys_the_server_refuses_to_delete_are_reported_and_others_deleted(
-    proxy: FaultProxy, proxied: NewStore
+    proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(LONG_TIMEOUTS)
+    store = new_proxied_store(LONG_TIMEOUTS)
     store.put("b", b"x")
     keys = [f"a{number}" for number in range(1000)] + ["b"]
     refused = DELETED % (ERROR % (b"a7", b"AccessDenied") + ERROR % (b"a8", b"NoSuchKey"))
@@ -276,8 +284,10 @@ def test_keys_the_server_refuses_to_delete_are_reported_and_others_deleted(
     assert keys_of(store) == []
 
 
-def test_keys_not_deleted_temporarily_are_deleted_by_a_retry(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(LONG_TIMEOUTS)
+def test_keys_not_deleted_temporarily_are_deleted_by_a_retry(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store(LONG_TIMEOUTS)
     for key in "abc":
         store.put(key, b"x")
     proxy.inject(response_fault(200, DELETED % (ERROR % (b"b", b"SlowDown"))), method="POST", times=1)
@@ -285,8 +295,8 @@ def test_keys_not_deleted_temporarily_are_deleted_by_a_retry(proxy: FaultProxy, 
     assert keys_of(store) == ["a", "c"]
 
 
-def test_a_forbidden_request_is_not_retried(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(LONG_TIMEOUTS)
+def test_a_forbidden_request_is_not_retried(proxy: FaultProxy, new_proxied_store: NewStore) -> None:
+    store = new_proxied_store(LONG_TIMEOUTS)
     rule = proxy.inject(server_error(403, "AccessDenied"))
     for operation in OPERATIONS.values():
         rule.hits = 0
@@ -298,9 +308,9 @@ def test_a_forbidden_request_is_not_retried(proxy: FaultProxy, proxied: NewStore
 
 @pytest.mark.parametrize("name", ["put", "put in parts"])
 def test_a_server_that_rejects_checksums_gets_none_from_the_next_put_on(
-    name: str, proxy: FaultProxy, proxied: NewStore
+    name: str, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(LONG_TIMEOUTS)
+    store = new_proxied_store(LONG_TIMEOUTS)
     rule = proxy.inject(server_error(400, "InvalidArgument"), times=1)
     with pytest.raises(RemoteStorageError, match="InvalidArgument"):
         OPERATIONS[name].run(store)
@@ -310,9 +320,9 @@ def test_a_server_that_rejects_checksums_gets_none_from_the_next_put_on(
 
 
 def test_a_checksum_that_does_not_match_is_an_error_and_checksums_continue(
-    proxy: FaultProxy, proxied: NewStore
+    proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied(LONG_TIMEOUTS)
+    store = new_proxied_store(LONG_TIMEOUTS)
     proxy.inject(server_error(400, "BadDigest"), times=1)
     with pytest.raises(RemoteStorageError, match="BadDigest"):
         OPERATIONS["put"].run(store)
@@ -320,17 +330,17 @@ def test_a_checksum_that_does_not_match_is_an_error_and_checksums_continue(
 
 
 def test_a_missing_bucket_is_an_error_and_not_a_missing_object(
-    s3: S3Server, proxy: FaultProxy, proxied: NewStore
+    s3: S3Server, proxy: FaultProxy, new_proxied_store: NewStore
 ) -> None:
-    store = proxied({"s3.bucket.name": "tidelog-test-no-such-bucket"})
+    store = new_proxied_store({"s3.bucket.name": "tidelog-test-no-such-bucket"})
     for name in ("put", "put in parts", "get", "list", "delete"):
         with pytest.raises(RemoteStorageError, match="NoSuchBucket") as raised:
             OPERATIONS[name].run(store)
         assert not isinstance(raised.value, RemoteResourceNotFound)
 
 
-def test_close_ends_a_waiting_call(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied({**LONG_TIMEOUTS, "s3.read.timeout": "30000"})
+def test_close_ends_a_waiting_call(proxy: FaultProxy, new_proxied_store: NewStore) -> None:
+    store = new_proxied_store({**LONG_TIMEOUTS, "s3.read.timeout": "30000"})
     rule = proxy.inject(silence())
     outcome: list[Exception] = []
 
@@ -352,7 +362,7 @@ RANDOM_FAULTS: tuple[Fault, ...] = (
     server_error(),
     slow_down(),
     reset(),
-    lost_answer(),
+    lost_response(),
     truncate(keep=700),
     truncate(keep=0),
     silence(),
@@ -361,10 +371,10 @@ RANDOM_FAULTS: tuple[Fault, ...] = (
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_under_random_faults_every_object_is_a_complete_version(
-    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, seed: int
+    s3: S3Server, bucket: str, proxy: FaultProxy, new_proxied_store: NewStore, seed: int
 ) -> None:
     random = Random(seed)
-    store = proxied(SHORT_TIMEOUTS)
+    store = new_proxied_store(SHORT_TIMEOUTS)
     for fault in RANDOM_FAULTS:
         proxy.inject(fault, probability=0.04 if fault.kind != "silence" else 0.01)
     possible: dict[str, set[bytes | None]] = {}

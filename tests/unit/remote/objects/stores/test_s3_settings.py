@@ -115,9 +115,9 @@ def test_an_unreadable_credentials_file_is_reported_at_start(tmp_path: Path) -> 
 
 
 def test_requests_are_signed_with_credentials_of_a_file(
-    proxy: FaultProxy, proxied: NewStore, tmp_path: Path
+    proxy: FaultProxy, new_proxied_store: NewStore, tmp_path: Path
 ) -> None:
-    plain = proxied()
+    plain = new_proxied_store()
     plain.put("a", b"x")
     values = {"aws.access.key.id": "key-of-the-file", "aws.secret.access.key": "s"}
     file = tmp_path / "credentials"
@@ -143,24 +143,24 @@ def checksum_headers(proxy: FaultProxy, method: str) -> set[str]:
     return {name for name in request.headers if name == "content-md5" or name.startswith("x-amz-checksum-")}
 
 
-def test_checksums_are_sent_as_configured(proxy: FaultProxy, proxied: NewStore) -> None:
-    plain = proxied()
+def test_checksums_are_sent_as_configured(proxy: FaultProxy, new_proxied_store: NewStore) -> None:
+    plain = new_proxied_store()
     plain.put("a", b"x")
     assert checksum_headers(proxy, "PUT") == {"x-amz-checksum-crc32c"}
-    checked = proxied({"aws.checksum.check.enabled": "true"})
+    checked = new_proxied_store({"aws.checksum.check.enabled": "true"})
     checked.put("a", b"checked")
     assert checksum_headers(proxy, "PUT") == {"x-amz-checksum-crc32"}
     assert checked.get("a").read() == b"checked"
     assert checked.get("a", 2, 4).read() == b"eck"
-    legacy = proxied({"s3.legacy.md5.plugin.enabled": "true"})
+    legacy = new_proxied_store({"s3.legacy.md5.plugin.enabled": "true"})
     legacy.put("a", b"x")
     assert checksum_headers(proxy, "PUT") == {"content-md5"}
     legacy.delete(["a"])
     assert checksum_headers(proxy, "POST") == {"content-md5"}
 
 
-def test_sequential_calls_share_one_connection(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied()
+def test_sequential_calls_share_one_connection(proxy: FaultProxy, new_proxied_store: NewStore) -> None:
+    store = new_proxied_store()
     for number in range(10):
         store.put(f"a{number}", bytes(5000))
         assert store.get(f"a{number}").read() == bytes(5000)
@@ -170,8 +170,10 @@ def test_sequential_calls_share_one_connection(proxy: FaultProxy, proxied: NewSt
     assert proxy.accepted == 1
 
 
-def test_streams_closed_early_leave_no_connection_open(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied()
+def test_streams_closed_early_leave_no_connection_open(
+    proxy: FaultProxy, new_proxied_store: NewStore
+) -> None:
+    store = new_proxied_store()
     store.put("a", bytes(3_000_000))
     streams = [store.get("a") for _ in range(5)]
     for stream in streams:

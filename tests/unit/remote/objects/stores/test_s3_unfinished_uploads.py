@@ -17,18 +17,18 @@ def begin_upload(s3: S3Server, bucket: str, key: str) -> None:
 
 
 def test_a_deletion_aborts_only_its_own_abandoned_uploads(
-    s3: S3Server, bucket: str, proxied: NewStore
+    s3: S3Server, bucket: str, new_proxied_store: NewStore
 ) -> None:
     for key in (f"{KEY}.log", f"{KEY}.log.other", "t-id/0/00000000000000000100-uuid.log"):
         begin_upload(s3, bucket, key)
-    proxied().delete([f"{KEY}.rsm-manifest", f"{KEY}.indexes", f"{KEY}.log"])
+    new_proxied_store().delete([f"{KEY}.rsm-manifest", f"{KEY}.indexes", f"{KEY}.log"])
     assert sorted(s3.uploads(bucket)) == [f"{KEY}.log.other", "t-id/0/00000000000000000100-uuid.log"]
 
 
 def test_a_deletion_succeeds_when_uploads_cannot_be_listed(
-    s3: S3Server, bucket: str, proxied: NewStore, proxy: FaultProxy
+    s3: S3Server, bucket: str, new_proxied_store: NewStore, proxy: FaultProxy
 ) -> None:
     s3.client().put_object(Bucket=bucket, Key=f"{KEY}.log", Body=b"x")
     proxy.inject(server_error(403, "AccessDenied"), matching=r"\?uploads")
-    proxied().delete([f"{KEY}.log"])
+    new_proxied_store().delete([f"{KEY}.log"])
     assert not s3.client().list_objects_v2(Bucket=bucket).get("Contents")

@@ -72,11 +72,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         instance_id = f"i{self.names}" if is_static else None
         member = MemberClient(f"m{self.names}", topics, expression, instance_id, assignor)
         self.members.append(member)
-        self.beat(len(self.members) - 1, False, True)
+        self.heartbeat(len(self.members) - 1, False, True)
 
     @precondition(lambda self: self.members)
     @rule(index=indexes, loses_response=st.booleans(), revokes=st.booleans())
-    def beat(self, index: int, loses_response: bool, revokes: bool) -> None:
+    def heartbeat(self, index: int, loses_response: bool, revokes: bool) -> None:
         member = self.members[index % len(self.members)]
         try:
             member.heartbeat(self.coordinator, loses_response=loses_response, revokes=revokes)
@@ -119,7 +119,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND), error
         self.names += 1
         member.member_id = f"m{self.names}"
-        self.beat(self.members.index(member), False, True)
+        self.heartbeat(self.members.index(member), False, True)
 
     @precondition(lambda self: self.members)
     @rule(index=indexes)
@@ -182,7 +182,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             name = self.coordinator.image.topics_by_id[partition[0]].name
             # A member continues from the offset that was committed when it got the partition. One that was
             # removed continues from an older offset: its commit must be rejected.
-            is_member = self._belongs(member)
+            is_member = self._is_member(member)
             offset = self.committed.get(partition, 0) + (1 if is_member else -1)
             (error,) = self.coordinator.commit(
                 {(name, partition[1]): offset}, member_id=member.member_id, generation=epoch
@@ -191,10 +191,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 assert is_member, f"{member.member_id} does not belong to the group and has committed"
                 self.committed[partition] = offset
 
-    def _everyone(self) -> list[MemberClient | ClassicClient]:
+    def _all_members(self) -> list[MemberClient | ClassicClient]:
         return [*self.members, *self.classic]
 
-    def _belongs(self, member: MemberClient | ClassicClient) -> bool:
+    def _is_member(self, member: MemberClient | ClassicClient) -> bool:
         registry = self.coordinator.coordinator._groups
         group = registry.consumer("g")
         if group is not None:
@@ -205,8 +205,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @invariant()
     def no_partition_has_two_owners(self) -> None:
         owners: Counter[PartitionId] = Counter()
-        for member in self._everyone():
-            if self._belongs(member) and not self._is_behind(member):
+        for member in self._all_members():
+            if self._is_member(member) and not self._is_behind(member):
                 owners.update(member.owned)
         assert all(count == 1 for count in owners.values()), owners
 
@@ -230,7 +230,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for _ in range(ROUNDS_TO_STABLE):
             self.coordinator.pass_time(3_000)
             for index in range(len(self.members)):
-                self.beat(index, False, True)
+                self.heartbeat(index, False, True)
             for member in self.classic:
                 member.step(self.coordinator)
         self._check_stable()
@@ -240,7 +240,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group, classic = registry.consumer("g"), registry.get("g")
         owners: Counter[PartitionId] = Counter()
         wanted: set[PartitionId] = set()
-        for member in self._everyone():
+        for member in self._all_members():
             owners.update(member.owned)
         if self.members:
             assert group is not None

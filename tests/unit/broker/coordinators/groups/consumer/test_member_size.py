@@ -15,14 +15,14 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 LIMIT = 4 * 1_048_576
 
 
-def large(name: str, group_id: str = "g") -> MemberClient:
+def large_member(name: str, group_id: str = "g") -> MemberClient:
     return MemberClient(name, tuple(f"{index:05}" + "x" * 100 for index in range(2_000)), group_id=group_id)
 
 
 def test_members_with_large_subscriptions_stay_within_the_memory_limit() -> None:
     coordinator = GroupCoordinatorFixture(group_config(group_max_member_bytes=LIMIT))
     memory = coordinator.coordinator.member_memory
-    members = [large(f"m{number}") for number in range(3)]
+    members = [large_member(f"m{number}") for number in range(3)]
     members[0].heartbeat(coordinator)
     used = memory.used_bytes
     members[1].heartbeat(coordinator)
@@ -32,7 +32,7 @@ def test_members_with_large_subscriptions_stay_within_the_memory_limit() -> None
     assert error.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
     for number in range(20):
         try:
-            large("m", f"g{number}").heartbeat(coordinator)
+            large_member("m", f"g{number}").heartbeat(coordinator)
         except KafkaError as failure:
             assert failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert memory.used_bytes <= LIMIT
@@ -50,14 +50,14 @@ def test_long_racks_and_instance_ids_count_as_memory_of_a_member() -> None:
 
 def test_the_memory_of_members_that_leave_is_released() -> None:
     coordinator = GroupCoordinatorFixture(group_config(group_max_member_bytes=LIMIT))
-    member = large("m")
+    member = large_member("m")
     member.heartbeat(coordinator)
     member.subscribe(("t",), "")
     member.heartbeat(coordinator)
     assert coordinator.coordinator.member_memory.used_bytes < 3_000
     member.leave(coordinator)
     assert coordinator.coordinator.member_memory.used_bytes == 0
-    large("m").heartbeat(coordinator)
+    large_member("m").heartbeat(coordinator)
     coordinator.coordinator.resign()
     assert coordinator.coordinator.member_memory.used_bytes == 0
 

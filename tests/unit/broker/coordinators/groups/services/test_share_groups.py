@@ -97,7 +97,7 @@ class ShareServiceFixture:
         response = await self.shares.delete_offsets(request)
         return [(topic.topic_name, topic.error_code) for topic in response.responses]
 
-    async def described(self, topics: tuple[str, ...] | None = None) -> list[tuple[str, int, int, int]]:
+    async def describe(self, topics: tuple[str, ...] | None = None) -> list[tuple[str, int, int, int]]:
         requested = None
         if topics is not None:
             requested = tuple(
@@ -123,7 +123,7 @@ async def fixture() -> AsyncIterator[ShareServiceFixture]:
     await fixture.groups.stop()
 
 
-async def refused(work: object) -> ErrorCode:
+async def refusal_of(work: object) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         await work  # type: ignore[misc]
     return error.value.code
@@ -136,7 +136,7 @@ async def test_a_heartbeat_initializes_the_states_of_the_partitions(fixture: Sha
     assert {key: states[key].start_offset for key in KEYS} == dict.fromkeys(KEYS, -1)
     fixture.time.pass_time(ASSIGNMENT_INTERVAL_MS)
     assert await fixture.heartbeat(epoch) == epoch + 1
-    assert await fixture.described() == [("t", 0, -1, -1), ("t", 1, -1, -1)]
+    assert await fixture.describe() == [("t", 0, -1, -1), ("t", 1, -1, -1)]
 
 
 async def test_a_state_that_cannot_be_initialized_is_tried_again(fixture: ShareServiceFixture) -> None:
@@ -150,14 +150,14 @@ async def test_a_state_that_cannot_be_initialized_is_tried_again(fixture: ShareS
 
 async def test_offsets_are_changed_only_without_members(fixture: ShareServiceFixture) -> None:
     assert await fixture.alter("t", "missing") == [("t", [0, 3]), ("missing", [3, 3])]
-    assert await fixture.described() == [("t", 0, 5, END_OFFSET - 5)]
-    assert await fixture.described(("missing", "t")) == [
+    assert await fixture.describe() == [("t", 0, 5, END_OFFSET - 5)]
+    assert await fixture.describe(("missing", "t")) == [
         ("missing", 0, -1, -1),
         ("t", 0, 5, END_OFFSET - 5),
     ]
     await fixture.heartbeat(0)
-    assert await refused(fixture.alter("t")) is ErrorCode.NON_EMPTY_GROUP
-    assert await refused(fixture.delete("t")) is ErrorCode.NON_EMPTY_GROUP
+    assert await refusal_of(fixture.alter("t")) is ErrorCode.NON_EMPTY_GROUP
+    assert await refusal_of(fixture.delete("t")) is ErrorCode.NON_EMPTY_GROUP
 
 
 async def test_an_error_of_the_share_coordinator_is_that_of_the_partition(
@@ -177,13 +177,13 @@ async def test_an_error_of_the_share_coordinator_is_that_of_the_partition(
 
 
 async def test_deleted_offsets_are_forgotten(fixture: ShareServiceFixture) -> None:
-    assert await refused(fixture.delete("t")) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await refusal_of(fixture.delete("t")) is ErrorCode.GROUP_ID_NOT_FOUND
     await fixture.alter("t")
     assert await fixture.delete("t", "missing") == [
         ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", ErrorCode.NONE),
     ]
-    assert await fixture.described() == []
+    assert await fixture.describe() == []
     assert await fixture.delete("t") == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
@@ -201,7 +201,7 @@ async def test_a_group_is_deleted_with_its_states(fixture: ShareServiceFixture) 
     [result] = await fixture.groups.delete_groups(["g"])
     assert (result.error_code, fixture.persister.states) == (ErrorCode.NONE, {})
     assert run_steps(fixture.groups.list_groups((), ())) == []
-    assert await refused(fixture.heartbeat(epoch)) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await refusal_of(fixture.heartbeat(epoch)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_the_partitions_of_a_deleted_topic_are_forgotten(fixture: ShareServiceFixture) -> None:

@@ -207,7 +207,7 @@ def test_members_of_other_protocols_cannot_join_a_share_group(coordinator: Group
     assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-class TargetsThatAreNotRead(dict[str, Any]):
+class UnreadTargets(dict[str, Any]):
     """Targets of which each member may read its own."""
 
     def values(self) -> Any:
@@ -221,7 +221,7 @@ def test_a_steady_heartbeat_does_not_pass_over_the_targets_of_all_members(
     member.join_and_initialize(coordinator)
     member.heartbeat(coordinator)
     group = group_of(coordinator)
-    group.target = TargetsThatAreNotRead(group.target)
+    group.target = UnreadTargets(group.target)
     member.heartbeat(coordinator)
     group.set_state_partitions(group.state_partitions)
     with pytest.raises(AssertionError, match="all members"):

@@ -37,7 +37,7 @@ def spec(
     )
 
 
-def loads(assignment: dict[str, TargetPartitions]) -> list[int]:
+def partition_counts(assignment: dict[str, TargetPartitions]) -> list[int]:
     return [sum(map(len, assigned.values())) for assigned in assignment.values()]
 
 
@@ -71,7 +71,7 @@ def test_a_new_member_gets_its_share_and_the_others_keep_the_rest() -> None:
     old = {"a": {T: frozenset({0, 1, 2})}, "b": {T: frozenset({3, 4, 5})}}
     group = spec({"a": ({T}, old["a"]), "b": ({T}, old["b"]), "c": ({T}, {})}, {T: 6})
     new = ASSIGNORS["uniform"](group)
-    assert loads(dict(new)) == [2, 2, 2]
+    assert partition_counts(dict(new)) == [2, 2, 2]
     assert new["a"][T] <= old["a"][T]
     assert new["b"][T] <= old["b"][T]
 
@@ -122,7 +122,7 @@ def test_every_partition_has_one_owner_that_subscribes_to_it(
 
 def assert_balanced(after: dict[str, TargetPartitions], subscriptions: dict[str, set[UUID]]) -> None:
     """Check that no single partition could move to a member with at least two fewer."""
-    load = dict(zip(after, loads(after), strict=True))
+    load = dict(zip(after, partition_counts(after), strict=True))
     for giver, assigned in after.items():
         for topic, indexes in assigned.items():
             if indexes:
