@@ -17,6 +17,8 @@ from typing import Final
 from tidelog.base.clock import SYSTEM_CLOCK
 
 POLL_S: Final = 0.02
+_PROCESSES: Final = Path("/proc")
+"""A folder for each process, on Linux."""
 
 
 class NodeProcess:
@@ -105,7 +107,17 @@ class NodeProcess:
             os.kill(pid, number)
 
     def _is_ours(self, pid: int) -> bool:
-        output = subprocess.run(
-            ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
-        ).stdout
-        return str(self._properties) in output and not output.startswith("Z")
+        return str(self._properties) in _command_line(pid)
+
+
+def _command_line(pid: int) -> str:
+    """Return the command line of a process; empty if it does not exist, or has ended and is not awaited."""
+    if _PROCESSES.is_dir():
+        try:
+            return (_PROCESSES / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            return ""
+    # Not Linux. Small images of Linux have no `ps`.
+    command = ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)]
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return "" if output.startswith("Z") else output
