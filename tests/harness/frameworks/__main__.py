@@ -20,6 +20,17 @@ FOLDER = ROOT / "examples" / "frameworks"
 TIMEOUT_S = 180
 
 
+def command_of(example: FrameworkExample) -> list[str]:
+    """Return the command of an example without its argument; install its packages."""
+    program = FOLDER / example.file
+    if program.suffix != ".java":
+        return [str(environment(example)), str(program)]
+    jars = ENVIRONMENTS / program.stem
+    copy = ["mvn", "-q", "-f", str(program.parent / "pom.xml"), "dependency:copy-dependencies"]
+    subprocess.run([*copy, f"-DoutputDirectory={jars}"], check=True)
+    return ["java", "-Xmx512m", "-cp", f"{jars}/*", str(program)]
+
+
 def environment(example: FrameworkExample) -> Path:
     """Return the Python of the example's environment; create it if it has other packages."""
     folder = ENVIRONMENTS / Path(example.file).stem
@@ -35,12 +46,11 @@ def environment(example: FrameworkExample) -> Path:
 def run(example: FrameworkExample, servers: str) -> str | None:
     """Run an example; return what is wrong, or None."""
     try:
-        python = environment(example)
-        command = [str(python), str(FOLDER / example.file), servers]
+        command = [*command_of(example), servers]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ENVIRONMENTS
         )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     lines = done.stdout.splitlines()
     if done.returncode == 0 and lines and lines[-1] == example.last_line:

@@ -8,7 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class FrameworkExample:
-    """A program in examples/frameworks, which gets the bootstrap servers as its argument."""
+    """A program in examples/frameworks, which gets the bootstrap servers as its argument.
+
+    The packages of a program in Java are those of the pom.xml beside it.
+    """
 
     file: str
     packages: tuple[str, ...]
@@ -20,5 +23,13 @@ EXAMPLES: Final = (
     FrameworkExample("quix_levels.py", ("quixstreams==3.28.1",), "highest {'brest': 9, 'dover': 6}"),
     FrameworkExample("kombu_queue.py", ("kombu[confluentkafka]==5.7.0",), "jobs [0, 1, 2, 3, 4]"),
     FrameworkExample("celery_tasks.py", ("celery==5.7.0", "kombu[confluentkafka]==5.7.0"), "sums [0, 2, 4]"),
+    FrameworkExample(
+        "faust_counts.py", ("faust-streaming==0.15.3",), "counts {'high': 3, 'low': 1, 'slack': 1}"
+    ),
     FrameworkExample("bytewax_flow.py", ("bytewax[kafka]==0.21.1",), "results [0, 10, 20, 30, 40]"),
+    FrameworkExample(
+        "kafka_streams/WordCounts.java",
+        ("org.apache.kafka:kafka-streams:4.3.1",),
+        "counts {high=3, low=1, slack=1}",
+    ),
 )
