@@ -127,8 +127,8 @@ def consume(servers: str, group: str, count: int, *, commits: bool) -> list[Mess
 def committed_offset(admin: AdminClient, group: str) -> int:
     """Return the committed offset of partition 0, -1001 without one."""
     request = ConsumerGroupTopicPartitions(group, [TopicPartition("tides", 0)])
-    found = admin.list_consumer_group_offsets([request])[group].result()
-    return int(found.topic_partitions[0].offset)
+    result = admin.list_consumer_group_offsets([request])[group].result()
+    return int(result.topic_partitions[0].offset)
 
 
 def test_records_and_committed_offsets_move_to_the_new_cluster(old_cluster: MixedCluster) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 class FrameworkExample:
     """A program in examples/frameworks, which gets the bootstrap servers as its argument.
 
-    The packages of a program in Java are those of the pom.xml beside it.
+    The packages of a program in Java are those of the pom.xml in its folder.
     """
 
     file: str
