@@ -28,6 +28,9 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
     Errors: ValueError if it is not from 0 to 2**32 - 1.
     """
+    if 0 <= value < 0x80:
+        out.append(value)  # Nearly always.
+        return
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} is not an unsigned 32-bit integer")
     _append_groups(out, value)

@@ -20,6 +20,7 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.offset_commands import prepare_commit
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
@@ -38,6 +39,7 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from tidelog.protocol.messages.sync_group import (
@@ -354,10 +356,16 @@ class GroupCoordinatorFixture:
             ),
         )
         try:
-            response = self.finish(self.coordinator.offsets.commit(request, version, self.now))
+            response = self.finish(self.commit_outcome(request, version))
         except KafkaError as error:
             return [error.code] * len(offsets)
         return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
+
+    def commit_outcome(self, request: OffsetCommitRequest, version: int) -> Outcome[OffsetCommitResponse]:
+        """Return the outcome of a commit. Raise KafkaError if the sender may not commit."""
+        metadata_bytes_max = self.config.offset_metadata_max_bytes
+        prepared = run_steps(prepare_commit(request, request.topics, self.now, metadata_bytes_max))
+        return self.coordinator.offsets.commit(request, version, self.now, prepared)
 
     def offsets(self, group_id: str = "g") -> dict[tuple[str, int], int]:
         """Return all committed offsets of a group."""

@@ -117,7 +117,7 @@ class GroupBroker:
             SyncGroupRequest: SyncGroupHandler(service),
             HeartbeatRequest: HeartbeatHandler(service),
             LeaveGroupRequest: LeaveGroupHandler(service),
-            OffsetCommitRequest: OffsetCommitHandler(service, topics),
+            OffsetCommitRequest: OffsetCommitHandler(service.offset_commits, topics),
             OffsetFetchRequest: OffsetFetchHandler(service, topics),
             OffsetDeleteRequest: OffsetDeleteHandler(service, topics),
             ListGroupsRequest: ListGroupsHandler(service, ALLOW_EVERYTHING),

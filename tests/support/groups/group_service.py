@@ -7,12 +7,14 @@ from uuid import UUID
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
+from tests.support.groups.commits import commit_offsets
 from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -20,6 +22,7 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tidelog.protocol.messages.sync_group import (
@@ -63,10 +66,13 @@ class GroupServiceFixture:
             topics=(OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=(partition,)),),
         )
         try:
-            response = await self.service.commit_offsets(request, 9)
+            response = await self.send_commit(request)
         except KafkaError as error:
             return error.code
         return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def send_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        return await commit_offsets(self.service, Slices(self.time), request, 9)
 
     async def fetch(self, group_id: str = GROUP, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)

@@ -10,8 +10,8 @@ from tests.support.groups.share_states import MemoryPersister
 from tests.support.metadata.images import image_with_brokers
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.groups.ports import GroupPorts
-from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.coordinators.shared.timer import Timer
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode

@@ -24,7 +24,7 @@ class MemoryStateLog:
     def __init__(self, partition_count: int = 3) -> None:
         self.batches: dict[int, list[bytes]] = {index: [] for index in range(partition_count)}
         self.append_error: ErrorCode | None = None
-        self.batch_bytes_max = 2**31
+        self.largest_batch_bytes = 2**31
         self.read_error: Exception | None = None
         self.read_gate: asyncio.Event | None = None
         self.uncommitted: dict[int, asyncio.Event] = {}
@@ -55,15 +55,20 @@ class MemoryStateLog:
         batches = self.batches[partition]
         return read_header(batches[-1]).next_offset if batches else 0
 
+    def batch_bytes_max(self, partition: int) -> int:
+        self._check_here()
+        return self.largest_batch_bytes
+
     def check_size(self, partition: int, size_bytes: int) -> None:
         self._check_here()
-        if size_bytes > self.batch_bytes_max:
+        if size_bytes > self.largest_batch_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size_bytes} bytes")
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         self._check_here()
         if self.append_error is not None:
             raise KafkaError(self.append_error, "defined by the test")
+        self.check_size(partition, sum(len(key) + len(value or b"") for key, value in records))
         base_offset = self.end_offset(partition)
         builder = BatchBuilder(base_offset=base_offset)
         for key, value in records:

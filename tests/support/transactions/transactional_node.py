@@ -11,6 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from tests.support.configs import group_config
+from tests.support.groups.commits import commit_offsets
 from tests.support.groups.ports import group_ports
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.loops.yields import loop_iterations
@@ -336,7 +337,8 @@ class TransactionalNode:
         """Commit an offset outside of transactions."""
         committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name="t", topic_id=self._topic_id(), partitions=(committed,))
-        await self.groups.commit_offsets(OffsetCommitRequest(group_id="g", topics=(topic,)), 9)
+        request = OffsetCommitRequest(group_id="g", topics=(topic,))
+        await commit_offsets(self.groups, Slices(self.clock), request, 9)
 
     async def delete_offset(self, partition: int = 0) -> None:
         """Delete a committed offset of `t`."""

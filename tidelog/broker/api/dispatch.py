@@ -7,8 +7,9 @@
     API has no error response                close the connection
 
 There are two kinds of handlers. A *typed* handler takes a decoded message and returns the response, a
-future, a coroutine, or steps that return one of these. A *raw* handler takes the Request and responds to it
-at any time. Coroutines run as tasks of the request channel, which bounds them; see `Dispatcher.register`.
+future, a coroutine, or steps that return one of these. The result of a future is the response, or the steps
+that return it. A *raw* handler takes the Request and responds to it at any time. Coroutines run as tasks of
+the request channel, which bounds them; see `Dispatcher.register`.
 
 No request delays the others for long: large requests are decoded and large responses are encoded in slices
 (`tidelog.broker.scheduling.slices`). Steps run in slices, too. If the client disconnects, they are cancelled
@@ -54,7 +55,8 @@ logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
-HandlerResult: TypeAlias = ApiMessage | Awaitable[ApiMessage] | Steps[ApiMessage | Awaitable[ApiMessage]]
+_Response: TypeAlias = ApiMessage | Steps[ApiMessage]
+HandlerResult: TypeAlias = ApiMessage | Awaitable[_Response] | Steps[ApiMessage | Awaitable[_Response]]
 TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
 RawHandler: TypeAlias = Callable[[Request], None]
 
@@ -224,9 +226,12 @@ class Dispatcher:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         try:
             result = entry.typed(context, message)
-            if isinstance(result, Generator):
-                result = await self.slices.complete(result if time is None else time.of_steps(result))
-            return result if isinstance(result, ApiMessage) else await result
+            while not isinstance(result, ApiMessage):
+                if isinstance(result, Generator):
+                    result = await self.slices.complete(result if time is None else time.of_steps(result))
+                else:
+                    result = await result
+            return result
         except Exception as error:
             code, text = self._code_of(error, entry, context.peer)
             if code is ErrorCode.NOT_CONTROLLER:
@@ -313,7 +318,7 @@ class Dispatcher:
             self._await(request, entry, message, result)
 
     def _await(
-        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: Awaitable[ApiMessage]
+        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: Awaitable[_Response]
     ) -> None:
         """Respond when a future or a coroutine is done; keep only what an error response needs until then."""
         error_request = needed_for_error(message)
@@ -327,7 +332,7 @@ class Dispatcher:
             elif (failure := ended.exception()) is not None:
                 self._on_failed(request, entry, error_request, failure)
             else:
-                self._respond(request, entry, error_request, ended.result())
+                self._on_result(request, entry, error_request, ended.result())
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(on_done)

@@ -72,6 +72,12 @@ class TopicStateLog:
         """Return when it is certain that no other node led the partition at the time of this call."""
         await self._lease.confirm(self._partition(partition))
 
+    def batch_bytes_max(self, partition: int) -> int:
+        """Return `max.message.bytes` of the topic. Raise KafkaError if this node is not the leader."""
+        leader = self._partition(partition)
+        leader.require_leader()
+        return leader.log.rules.max_message_bytes
+
     def check_size(self, partition: int, size_bytes: int) -> None:
         """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
         check_batch_size(self._partition(partition), size_bytes, self._topic.compression)

@@ -221,6 +221,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(writer)
         except OSError as error:
             self._on_broken(error)
+        if core.awaits_bytes and not self._reading.is_paused:
+            return  # Often: the client sends its next request when it has the response.
         # In a later turn: the caller may be handling a request of another connection.
         self._schedule()
 

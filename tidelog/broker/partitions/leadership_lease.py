@@ -49,7 +49,9 @@ class LeadershipLease:
     def is_likely(self, partition: Partition) -> bool:
         """Return whether either proof of the leadership is at most half a session timeout old."""
         since_ms = self._clock.monotonic_ms() - self._window_ms
-        return partition.is_leader and (self.is_confirmed or partition.is_followed_since(since_ms))
+        return partition.is_leader and (
+            self._confirmed_ms() >= since_ms or partition.is_followed_since(since_ms)
+        )
 
     async def confirm(self, partition: Partition) -> None:
         """Wait for a proof that this node was the only leader at the time of the call.

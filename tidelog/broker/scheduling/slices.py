@@ -138,10 +138,10 @@ class Slices:
 
         For a caller that refers to the arrays until then: it would release all elements at once.
         """
-        long_arrays = [list(array) for array in arrays if len(array) >= LONG_ARRAY]
-        if long_arrays:
-            steps = release_in_steps(*long_arrays)
-            asyncio.get_running_loop().call_soon(self.start, steps, _ignore, _ignore)
+        for array in arrays:
+            if len(array) >= LONG_ARRAY:
+                steps = release_in_steps(list(array))
+                asyncio.get_running_loop().call_soon(self.start, steps, _ignore, _ignore)
 
     def close(self) -> None:
         """Cancel all work."""

@@ -142,7 +142,9 @@ def validation(
         return with_log_append_time(records, header, rules, now_ms, must_recompress)
     if newest > now_ms + rules.timestamp_after_max_ms:
         raise timestamp_error(records, header, rules, now_ms)
-    if must_recompress or rules.looks_at_records or attributes & ATTRIBUTE_LOG_APPEND_TIME:
+    # A coordinator has encoded the records itself, with keys and the current time.
+    must_read = from_client and rules.looks_at_records
+    if must_recompress or must_read or attributes & ATTRIBUTE_LOG_APPEND_TIME:
         return with_create_time(records, header, rules, now_ms, must_recompress)
     return None
 

@@ -11,11 +11,14 @@ Each topic or partition that does not exist gets an error; the others are commit
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
 from uuid import UUID
 
 from tidelog.broker.api.handlers.readable_topics import ReadableTopics, TopicAccess
-from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.offset_commit_service import OffsetCommitService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -31,38 +34,54 @@ from tidelog.protocol.steps import Steps
 TOPIC_IDS_FROM_VERSION = 10
 
 _Errors = dict[tuple[UUID, int], ErrorCode]
+_FutureResponse: TypeAlias = "asyncio.Future[OffsetCommitResponse | Steps[OffsetCommitResponse]]"
 
 
 class OffsetCommitHandler:
     """Looks up the topics in the metadata and passes the commit to the coordinator."""
 
-    def __init__(self, groups: GroupService, topics: TopicAccess) -> None:
-        self._groups = groups
+    def __init__(self, commits: OffsetCommitService, topics: TopicAccess) -> None:
+        self._commits = commits
         self._topics = topics
 
-    async def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Return the result of every partition; an error of the whole request is at each that exists."""
-        version, image, slices = context.header.api_version, self._topics.image(), self._topics.slices
+    def handle(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> Steps[OffsetCommitResponse | _FutureResponse]:
+        """Return the result of every partition; an error of the whole request is at each that exists.
+
+        A commit waits for the log without a task: many commits are appended together.
+        """
+        version, image = context.header.api_version, self._topics.image()
         names = [_name(image, topic, version) for topic in request.topics]
-        readable = await self._topics.readable(context, image, names)
-        accepted = await slices.complete(_without_unknown_partitions(image, request, version, readable))
-        coordinator_error, committed = ErrorCode.NONE, OffsetCommitResponse()
-        if accepted.topics:
-            try:
-                committed = await self._groups.commit_offsets(accepted, version)
-            except KafkaError as error:
-                coordinator_error = error.code
-        response = await slices.complete(
-            _response(image, request, version, committed, coordinator_error, readable)
-        )
-        slices.release_later(accepted.topics, committed.topics)
-        return response
+        readable = yield from self._topics.readable(context, image, names)
+        topics = yield from _existing_topics(image, request, version, readable)
+        results = partial(_response, image, request, version, readable)
+        if not topics:
+            return (yield from results(OffsetCommitResponse(), ErrorCode.NONE))
+        prepared = yield from self._commits.prepare(request, topics)
+        response = prepared.response
+        if _partition_counts(topics) != _partition_counts(request.topics):
+            response = yield from results(prepared.response, ErrorCode.NONE)
+        committed: _FutureResponse = asyncio.get_running_loop().create_future()
+
+        def on_completed(error: ErrorCode) -> None:
+            if not committed.done():
+                committed.set_result(
+                    response if error is ErrorCode.NONE else results(OffsetCommitResponse(), error)
+                )
+
+        try:
+            self._commits.commit(request, version, prepared, on_completed)
+        except KafkaError as error:
+            return (yield from results(OffsetCommitResponse(), error.code))
+        self._topics.slices.release_later(topics)
+        return committed
 
 
-def _without_unknown_partitions(
+def _existing_topics(
     image: MetadataImage, request: OffsetCommitRequest, version: int, readable: ReadableTopics
-) -> Steps[OffsetCommitRequest]:
-    """Return the request with name and id of each topic, and only with partitions that can be committed."""
+) -> Steps[list[OffsetCommitRequestTopic]]:
+    """Return the topics with their names and ids, and only with partitions that can be committed."""
     topics = []
     for requested in request.topics:
         topic = _find(image, requested, version)
@@ -77,17 +96,22 @@ def _without_unknown_partitions(
                     OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=tuple(partitions))
                 )
         yield None
-    return replace(request, topics=tuple(topics))
+    return topics
+
+
+def _partition_counts(topics: Sequence[OffsetCommitRequestTopic]) -> list[int]:
+    return [len(topic.partitions) for topic in topics]
 
 
 def _response(
     image: MetadataImage,
     request: OffsetCommitRequest,
     version: int,
+    readable: ReadableTopics,
     committed: OffsetCommitResponse,
     coordinator_error: ErrorCode,
-    readable: ReadableTopics,
 ) -> Steps[OffsetCommitResponse]:
+    """Return a result for every requested partition: that of the commit, or an error."""
     errors: _Errors = {}
     for topic in committed.topics:
         for partition in topic.partitions:

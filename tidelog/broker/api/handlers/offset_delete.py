@@ -29,7 +29,7 @@ class OffsetDeleteHandler:
         """Return the result of every partition; an error of the whole group raises KafkaError."""
         image, slices = self._topics.image(), self._topics.slices
         names = [topic.name for topic in request.topics]
-        readable = await self._topics.readable(context, image, names)
+        readable = await slices.complete(self._topics.readable(context, image, names))
         existing = await slices.complete(
             map_steps(partial(_without_unknown_partitions, readable), request.topics)
         )

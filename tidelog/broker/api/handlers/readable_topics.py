@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
@@ -19,6 +19,8 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import Steps
 
 ResultT = TypeVar("ResultT")
+
+_READ_TOPIC: Final = (AclOperation.READ, AclResourceType.TOPIC)
 
 
 class _Partition(Protocol):
@@ -120,15 +122,9 @@ class TopicAccess:
     slices: Slices
     authorizer: Authorizer
 
-    async def readable(
+    def readable(
         self, context: RequestContext, image: MetadataImage, names: Iterable[str]
-    ) -> ReadableTopics:
+    ) -> Steps[ReadableTopics]:
         """Return the topics of `image` that the client may read; `names` are all requested names."""
-        return await self.slices.complete(_readable(self.authorizer, context, image, names))
-
-
-def _readable(
-    authorizer: Authorizer, context: RequestContext, image: MetadataImage, names: Iterable[str]
-) -> Steps[ReadableTopics]:
-    read_topic = (AclOperation.READ, AclResourceType.TOPIC)
-    return ReadableTopics(image, (yield from accessible_names(authorizer, context, read_topic, names)))
+        readable = yield from accessible_names(self.authorizer, context, _READ_TOPIC, names)
+        return ReadableTopics(image, readable)

@@ -210,7 +210,7 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
-    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, topics).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups.offset_commits, topics).handle)
     dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, topics).handle)
     dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, topics).handle)
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups, authorizer).handle)

@@ -42,7 +42,7 @@ class TxnOffsetCommitHandler:
         """Return the result of every partition; an error of the whole request is at each that exists."""
         version, image, slices = context.header.api_version, self._topics.image(), self._topics.slices
         names = [topic.name for topic in request.topics]
-        readable = await self._topics.readable(context, image, names)
+        readable = await slices.complete(self._topics.readable(context, image, names))
         existing = await slices.complete(_without_unknown_partitions(request, readable))
         coordinator_error, committed = ErrorCode.NONE, TxnOffsetCommitResponse()
         if existing.topics:

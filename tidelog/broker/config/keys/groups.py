@@ -40,8 +40,9 @@ class GroupKeys:
     group_coordinator_append_linger_ms = integer(
         "group.coordinator.append.linger.ms",
         -1,
-        "The time in milliseconds that the group coordinator collects records before it writes them. -1 "
-        "means that the coordinator chooses the time. Has no effect: records are written at once.",
+        "The time in milliseconds that the group coordinator collects commits of offsets before it writes "
+        "them as one batch. With -1 a batch has the commits that arrive in one iteration of the event loop. "
+        "With 0 each commit is written at once. Other records are always written at once.",
         minimum=-1,
     )
     group_coordinator_cached_buffer_max_bytes = integer(

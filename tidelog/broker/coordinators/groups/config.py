@@ -18,6 +18,7 @@ class GroupConfig:
     group_initial_rebalance_delay_ms: int
     group_max_size: int
     group_max_member_bytes: int
+    group_coordinator_append_linger_ms: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int

@@ -40,9 +40,9 @@ from tidelog.broker.coordinators.groups.records.consumer_group_records import Co
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CoordinatorRecord,
     GroupMetadataRecord,
+    OffsetCommitRecord,
 )
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
-from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig, ShareGroupSettings
 from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
@@ -127,22 +127,24 @@ class GroupCoordinator:
         self, record: CoordinatorRecord, record_offset: Offset, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
         """Apply one record of the log."""
-        if isinstance(record, ConsumerGroupRecord):
+        if isinstance(record, OffsetCommitRecord):
+            if record.value is not None and record.key.group not in self._groups:
+                self._groups.create(record.key.group, None)
+            self._offsets.replay(record, record_offset, producer_id)
+        elif isinstance(record, GroupMetadataRecord):
+            self._replay_group(record)
+        elif isinstance(record, ConsumerGroupRecord):
             self.consumers.replay(record)
-            return
-        if isinstance(record, ShareGroupRecord):
+        elif isinstance(record, ShareGroupRecord):
             self.shares.replay(record)
-            return
-        if isinstance(record, StreamsGroupRecord):
+        else:
             self.streams.replay(record)
-            return
+
+    def _replay_group(self, record: GroupMetadataRecord) -> None:
+        """Apply the record of a classic group."""
         group_id = record.key.group
         group = self._groups.get(group_id)
-        if not isinstance(record, GroupMetadataRecord):
-            if group_id not in self._groups and record.value is not None:
-                self._groups.create(group_id, None)
-            self._offsets.replay(record, record_offset, producer_id)
-        elif record.value is None:
+        if record.value is None:
             self._loaded_records.pop(group_id, None)
             if group is not None:
                 self._groups.remove(group)

@@ -22,24 +22,23 @@ from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetSto
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    CommittedOffset,
     CoordinatorRecord,
     OffsetCommitRecord,
     encode_record,
-    offset_commit,
     offset_tombstone,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, is_subscribed_to
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_commit
 from tidelog.broker.coordinators.groups.sync import check_generation
+from tidelog.broker.coordinators.shared import outcome
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.protocol.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -52,21 +51,73 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps, run_steps
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 BROKER_RETENTION = -1
+NO_EXPIRY = -1
 # The latest expiry: a commit with a longer retention time is kept until then.
 _END_OF_TIME_MS = 2**63 - 1
 
 
 class PreparedCommit(NamedTuple):
-    """The response and the records of a commit, if its sender is allowed to commit."""
+    """The response and the writes of a commit, if its sender is allowed to commit."""
 
     response: OffsetCommitResponse
     writes: Writes
+
+
+def prepare_commit(
+    request: OffsetCommitRequest,
+    topics: Iterable[OffsetCommitRequestTopic],
+    now: Moment,
+    metadata_bytes_max: int,
+) -> Steps[PreparedCommit]:
+    """Return the part of a commit of `topics` that depends on the request alone; `commit` does the rest.
+
+    Every topic has its name and its id, which the caller has looked up. An offset with more than
+    `metadata_bytes_max` of metadata is left out.
+    """
+    expire_wall_ms = NO_EXPIRY
+    if request.retention_time_ms != BROKER_RETENTION:
+        expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
+    records: list[OffsetCommitRecord] = []
+    encoded: list[tuple[bytes, bytes | None]] = []
+    responses = []
+    for topic in topics:
+        results = []
+        for partition in topic.partitions:
+            error = ErrorCode.NONE
+            metadata = partition.committed_metadata or ""
+            if len(metadata) > metadata_bytes_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                record = OffsetCommitRecord(
+                    OffsetCommitKey(
+                        group=request.group_id, topic=topic.name, partition=partition.partition_index
+                    ),
+                    OffsetCommitValue(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now.wall_ms,
+                        expire_timestamp=expire_wall_ms,
+                        topic_id=topic.topic_id,
+                    ),
+                )
+                records.append(record)
+                encoded.append(encode_record(record))
+            results.append(
+                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            )
+            yield None
+        responses.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
+        )
+    writes: Writes = outcome.Writes(records, encoded=encoded)
+    return PreparedCommit(OffsetCommitResponse(topics=tuple(responses)), writes)
 
 
 class OffsetCommands:
@@ -80,47 +131,18 @@ class OffsetCommands:
         self._rebalance = rebalance
         self._config = config
 
-    def prepare(self, request: OffsetCommitRequest, now: Moment) -> Steps[PreparedCommit]:
-        """Return the part of a commit that depends on the request alone; `commit` does the rest."""
-        records: list[OffsetCommitRecord] = []
-        encoded: list[tuple[bytes, bytes | None]] = []
-        topics = []
-        for topic in request.topics:
-            results = []
-            for partition in topic.partitions:
-                error = ErrorCode.NONE
-                if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    committed = _committed_offset(request, topic, partition, now)
-                    record = offset_commit(request.group_id, topic.name, partition.partition_index, committed)
-                    records.append(record)
-                    encoded.append(encode_record(record))
-                results.append(
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-                )
-                yield None
-            topics.append(
-                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
-            )
-        return PreparedCommit(OffsetCommitResponse(topics=tuple(topics)), Writes(records, encoded=encoded))
-
     def commit(
-        self,
-        request: OffsetCommitRequest,
-        version: int,
-        now: Moment,
-        prepared: PreparedCommit | None = None,
+        self, request: OffsetCommitRequest, version: int, now: Moment, prepared: PreparedCommit
     ) -> Outcome[OffsetCommitResponse]:
-        """Commit the offsets of all partitions whose metadata is not too long.
+        """Commit the offsets that `prepare_commit` has prepared.
 
-        Every topic has its name and its id, which the caller has looked up. `prepared` is the result of
-        `prepare` for the request. Raise KafkaError if the sender may not commit at all.
+        The command reads the group, and no offsets. So commits can be batched: none depends on the records of
+        the others. Raise KafkaError if the sender may not commit at all.
         """
         self._groups.check_has_offsets(request.group_id)
         group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
         streams_group = self._groups.streams.find(request.group_id)
-        response, writes = prepared or run_steps(self.prepare(request, now))
+        writes = prepared.writes
         if consumer_group is not None:
             check_commit(consumer_group, _committer(request, version), partitions_of(writes.records))
         elif streams_group is not None:
@@ -136,7 +158,7 @@ class OffsetCommands:
                 else ErrorCode.ILLEGAL_GENERATION
             )
             raise KafkaError(code, f"Group {request.group_id} not found.")
-        return Outcome(response, writes)
+        return Outcome(prepared.response, writes)
 
     def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:
         generation = request.generation_id_or_member_epoch
@@ -220,22 +242,3 @@ def _committer(request: OffsetCommitRequest, version: int) -> Committer:
 def ids_differ(left: UUID, right: UUID) -> bool:
     """Return whether two topic ids are known and different."""
     return ZERO_UUID not in (left, right) and left != right
-
-
-def _committed_offset(
-    request: OffsetCommitRequest,
-    topic: OffsetCommitRequestTopic,
-    partition: OffsetCommitRequestPartition,
-    now: Moment,
-) -> CommittedOffset:
-    expire_wall_ms = -1
-    if request.retention_time_ms != BROKER_RETENTION:
-        expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
-    return CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_wall_ms=now.wall_ms,
-        expire_wall_ms=expire_wall_ms,
-        topic_id=topic.topic_id,
-    )

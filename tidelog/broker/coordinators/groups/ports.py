@@ -10,8 +10,8 @@ from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConf
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.share.persister import SharePersister
-from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.coordinators.shared.timer import Timer
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode

@@ -27,6 +27,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
+from tidelog.broker.coordinators.groups.offset_commit_service import OffsetCommitService
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record, size_bytes_min
@@ -34,15 +35,11 @@ from tidelog.broker.coordinators.groups.services.consumer_groups import Consumer
 from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.coordinators.groups.services.streams_groups import StreamsGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
+from tidelog.broker.coordinators.shared.coordinator import RecordFormat
 from tidelog.broker.coordinators.shared.outcome import error_of_append
-from tidelog.broker.coordinators.shared.shard import (
-    RecordFormat,
-    Shard,
-    ShardPorts,
-    ShardState,
-    TimerHandle,
-)
+from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
+from tidelog.broker.coordinators.shared.timer import TimerHandle
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
@@ -51,7 +48,6 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidelog.protocol.messages.list_groups import ListedGroup
-from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -92,6 +88,10 @@ class GroupService:
             RecordFormat(encode_record, replay_batches, size_bytes_min),
             ShardPorts(ports.log, ports.timer, ports.clock),
             commit_timeout_ms=config.offsets_commit_timeout_ms,
+            append_linger_ms=config.group_coordinator_append_linger_ms,
+        )
+        self.offset_commits = OffsetCommitService(
+            self._shards, ports.slices, config.offset_metadata_max_bytes
         )
         self.consumer_groups = ConsumerGroupService(self._shards, ports)
         self.share_groups = ShareGroupService(self._shards, ports)
@@ -188,19 +188,6 @@ class GroupService:
         return outcome.reply
 
     # Offsets
-
-    async def commit_offsets(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
-        """Commit offsets; topics have names and ids. Errors of the whole request raise KafkaError."""
-        shard = self._shards.active_shard(request.group_id)
-        prepared = await self._slices.complete(shard.coordinator.offsets.prepare(request, shard.now()))
-        try:
-            # The group may have moved, and its members may have changed: from here on, all is one step.
-            shard = self._shards.active_shard(request.group_id)
-            outcome = shard.coordinator.offsets.commit(request, version, shard.now(), prepared)
-            await self._shards.write(shard, outcome.writes)
-            return outcome.reply
-        finally:
-            self._slices.release_later(prepared.writes.records, prepared.writes.encoded or ())
 
     async def fetch_offsets(
         self, groups: Sequence[OffsetFetchRequestGroup], require_stable: bool
@@ -372,6 +359,8 @@ class GroupService:
                     count += len(writes.records)
                     shard.perform(writes)
                 await asyncio.sleep(0)
+                # An offset that is being committed has not expired.
+                shard.flush_batch()
             if count:
                 text = "Removed %d expired offsets and groups from partition %d of %s"
                 logger.info(text, count, shard.partition, GROUP_METADATA_TOPIC)

@@ -33,17 +33,12 @@ from tidelog.broker.coordinators.share.persister import (
     StoredState,
 )
 from tidelog.broker.coordinators.share.records import ShareStateRecord, encode_record
+from tidelog.broker.coordinators.shared.coordinator import RecordFormat
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
-from tidelog.broker.coordinators.shared.shard import (
-    RecordFormat,
-    Shard,
-    ShardPorts,
-    ShardState,
-    Timer,
-    TimerHandle,
-)
+from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.coordinators.shared.timer import Timer, TimerHandle
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import Offset

@@ -8,85 +8,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.shared.append_batch import (
+    AppendBatch,
+    CompletionCallback,
+    EncodedRecord,
+    parts_of,
+)
+from tidelog.broker.coordinators.shared.append_linger import AppendLinger, AppendTimes
+from tidelog.broker.coordinators.shared.coordinator import CoordinatorT, RecordFormat
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NO_WRITES, FollowUp, Writes
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, FollowUp, Outcome, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords, StateLog
+from tidelog.broker.coordinators.shared.timer import Timer, TimerHandle
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 
-RECORDS_PER_BATCH_MAX: Final = 500
-"""The batch size of writes that may be split."""
+R = TypeVar("R")
 
 RECORDS_BETWEEN_PAUSES: Final = 500
 """The number of records that loading replays before it yields to other work of the event loop."""
-
-CompletionCallback = Callable[[ErrorCode], None]
-
-
-class Coordinator(Protocol):
-    """The core of one partition. Only `replay` changes the state that a restart must restore."""
-
-    def replay(self, record: Any, record_offset: Offset, /) -> None:
-        """Apply one record of the log."""
-
-    def advance(self, high_watermark: Offset, /) -> None:
-        """Note that the records below `high_watermark` are committed."""
-
-    def finish_loading(self, now: Moment, /) -> Sequence[Writes[Any]]:
-        """Note that all records of the log are replayed. Return the first writes."""
-        ...
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the monotonic time of the next call of `tick`; None if no deadline is set."""
-        ...
-
-    def tick(self, now: Moment, /) -> Iterable[Writes[Any]]:
-        """Handle the deadlines that have expired. Return the records to write.
-
-        Each part is written before the next one is requested.
-        """
-        ...
-
-    def resign(self) -> None:
-        """Fail all waiting requests, because another node leads the partition, and drop the state."""
-
-
-CoordinatorT = TypeVar("CoordinatorT", bound=Coordinator)
-
-
-class RecordFormat(NamedTuple, Generic[CoordinatorT]):
-    """The functions that encode and replay a coordinator's records.
-
-    `encode` returns the key and the value of a record. `replay_batches` replays batches one after the other
-    and yields the record count and the next offset of each. It raises DecodeError for an invalid record.
-    `size_bytes_min` returns a number of bytes that key and value have at least, without encoding them.
-    """
-
-    encode: Callable[[Any], tuple[bytes, bytes | None]]
-    replay_batches: Callable[[CoordinatorT, bytes | memoryview], Iterator[tuple[int, Offset]]]
-    size_bytes_min: Callable[[Any], int] = lambda record: 0
-
-
-class TimerHandle(Protocol):
-    """A scheduled call."""
-
-    def cancel(self) -> None:
-        """Cancel the call; has no effect after the call."""
-
-
-class Timer(Protocol):
-    """Calls functions after a delay; `tidelog.broker.purgatory.timers.Timers` is one."""
-
-    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
-        """Call `callback` in `delay_ms`."""
-        ...
 
 
 class ShardPorts(NamedTuple):
@@ -121,6 +68,10 @@ class Shard(Generic[CoordinatorT]):
     `name` is for log lines: the partition and the kind of coordinator. `on_diverged` is called if records
     that have been replayed are not committed: the state in memory is then ahead of the log, and the partition
     must be loaded again.
+
+    The records of `perform_batched` are collected before they are appended. Until then they have not been
+    replayed, so that nothing has changed if their append fails. All other commands see the state with them:
+    they are appended and replayed before.
     Bounds: the appends in flight are bounded by the requests in flight.
     """
 
@@ -131,17 +82,21 @@ class Shard(Generic[CoordinatorT]):
         coordinator: CoordinatorT,
         record_format: RecordFormat[CoordinatorT],
         ports: ShardPorts,
+        append_times: AppendTimes,
         on_diverged: Callable[[Shard[CoordinatorT]], None],
     ) -> None:
         self._name = name
         self.partition = partition
-        self.coordinator = coordinator
+        self._coordinator = coordinator
         self.state = ShardState.LOADING
         self._record_format = record_format
         self._log = ports.log
         self._timer = ports.timer
         self._clock = ports.clock
         self._on_diverged = on_diverged
+        self._linger = AppendLinger(
+            append_times, ports.timer, lambda: ports.log.batch_bytes_max(partition), self._append_batch
+        )
         self._in_flight: deque[_InFlight] = deque()
         self._waiting_for_commits: dict[asyncio.Future[None], Offset] = {}
         self._timer_handle: TimerHandle | None = None
@@ -150,6 +105,12 @@ class Shard(Generic[CoordinatorT]):
     def now(self) -> Moment:
         """Return the current time on both clocks."""
         return Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+    @property
+    def coordinator(self) -> CoordinatorT:
+        """The coordinator with the state of all commands until now, also of the batched ones."""
+        self.flush_batch()
+        return self._coordinator
 
     async def load(self, permits: asyncio.Semaphore) -> None:
         """Replay the log, which takes time linear in its size, with pauses for other work.
@@ -165,7 +126,7 @@ class Shard(Generic[CoordinatorT]):
                 await self._log.wait_until_committed(self.partition, end_offset)
             if self.state is not ShardState.LOADING:
                 return
-            first_writes = self.coordinator.finish_loading(self.now())
+            first_writes = self._coordinator.finish_loading(self.now())
         except Exception as error:
             # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS forever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
@@ -187,8 +148,8 @@ class Shard(Generic[CoordinatorT]):
         if self.state is not ShardState.LOADING:
             return total, next_offset
         async for batches in self._log.read(self.partition):
-            for count, next_offset in self._record_format.replay_batches(self.coordinator, batches):
-                self.coordinator.advance(next_offset)
+            for count, next_offset in self._record_format.replay_batches(self._coordinator, batches):
+                self._coordinator.advance(next_offset)
                 total += count
                 unpaused += count
                 if unpaused >= RECORDS_BETWEEN_PAUSES:
@@ -204,7 +165,8 @@ class Shard(Generic[CoordinatorT]):
         `on_completed` is called with NONE after the commit, or with the error. The command, the append and
         the replay are one step: no other command may run in between.
         """
-        for part, is_last in _split(writes):
+        self.flush_batch()
+        for part, is_last in parts_of(writes):
             error = self._append(part, on_completed if is_last else None)
             if error is not ErrorCode.NONE:
                 self._follow_up(writes.follow_up, error)
@@ -212,6 +174,48 @@ class Shard(Generic[CoordinatorT]):
                     on_completed(error)
                 break
         self.schedule_tick()
+
+    def perform_batched(
+        self,
+        command: Callable[[CoordinatorT], Outcome[R]],
+        on_completed: CompletionCallback,
+        key: Hashable | None = None,
+    ) -> R:
+        """Run `command`, and append and replay its records together with those of other batched commands.
+
+        `command` gets the coordinator without the records that wait for their append. It must not depend on
+        them: `key` identifies the state that it reads and changes, and a batch has each key once. Without a
+        key, it reads nothing that batched commands change. It has no follow-up.
+
+        Return its reply, which may be sent when `on_completed` is called with NONE; REQUEST_TIMED_OUT means
+        that the commit takes longer than the commit timeout. Errors of the command are raised.
+        """
+        if key is not None and self._linger.has_key(key):
+            self._linger.flush()
+        reply, writes = command(self._coordinator)
+        assert writes.follow_up is None, "batched commands have no follow-up"
+        if writes.records:
+            self._linger.add(writes.records, self._encoded(writes), on_completed, key)
+        else:
+            on_completed(ErrorCode.NONE)
+        self.schedule_tick()
+        return reply
+
+    def flush_batch(self) -> None:
+        """Append and replay the records that have been collected."""
+        self._linger.flush()
+
+    def _append_batch(self, batch: AppendBatch) -> None:
+        """Append and replay a batch, and complete it with the result."""
+
+        def append() -> AppendedRecords:
+            return self._log.append(self.partition, batch.encoded)
+
+        count = len(batch.records)
+        error = self._append_and_replay(append, self._replay(batch.records), count, NO_WRITES, batch.complete)
+        batch.release_records()
+        if error is not ErrorCode.NONE:
+            batch.complete(error)
 
     def _append(self, writes: Writes[Any], on_completed: CompletionCallback | None) -> ErrorCode:
         """Append and replay one batch; return NONE, or the error of an append that has changed nothing."""
@@ -221,18 +225,28 @@ class Shard(Generic[CoordinatorT]):
             return ErrorCode.NONE
 
         def append() -> AppendedRecords:
-            encoded, record_format = writes.encoded, self._record_format
-            if encoded is None:
+            if writes.encoded is None:
                 # A large record that is encoded before it is rejected would block the loop for long.
-                self._log.check_size(self.partition, sum(map(record_format.size_bytes_min, writes.records)))
-                encoded = [record_format.encode(record) for record in writes.records]
-            return self._log.append(self.partition, encoded)
+                size_bytes = sum(map(self._record_format.size_bytes_min, writes.records))
+                self._log.check_size(self.partition, size_bytes)
+            return self._log.append(self.partition, self._encoded(writes))
+
+        replay = self._replay(writes.records)
+        return self._append_and_replay(append, replay, len(writes.records), writes, on_completed)
+
+    def _encoded(self, writes: Writes[Any]) -> Sequence[EncodedRecord]:
+        if writes.encoded is not None:
+            return writes.encoded
+        return [self._record_format.encode(record) for record in writes.records]
+
+    def _replay(self, records: Sequence[Any]) -> Callable[[Offset], None]:
+        """Return a function that replays `records`, the first one at the offset that it is called with."""
 
         def replay(base_offset: Offset) -> None:
-            for offset, record in enumerate(writes.records, base_offset):
-                self.coordinator.replay(record, offset)
+            for offset, record in enumerate(records, base_offset):
+                self._coordinator.replay(record, offset)
 
-        return self._append_and_replay(append, replay, len(writes.records), writes, on_completed)
+        return replay
 
     def append_and_replay(
         self,
@@ -245,6 +259,7 @@ class Shard(Generic[CoordinatorT]):
 
         `replay` gets the offset of the first record and must not fail.
         """
+        self.flush_batch()
         error = self._append_and_replay(append, replay, count, NO_WRITES, on_completed)
         if error is not ErrorCode.NONE:
             on_completed(error)
@@ -294,7 +309,7 @@ class Shard(Generic[CoordinatorT]):
                     entry.on_completed(error)
                 self._on_diverged(self)
                 return
-            self.coordinator.advance(entry.next_offset)
+            self._coordinator.advance(entry.next_offset)
             self._follow_up(entry.follow_up, ErrorCode.NONE)
             if entry.on_completed is not None:
                 entry.on_completed(ErrorCode.NONE)
@@ -323,7 +338,8 @@ class Shard(Generic[CoordinatorT]):
 
     @property
     def has_uncommitted(self) -> bool:
-        """Whether an append is not committed yet."""
+        """Whether a record is not committed yet. Append the records that have been collected."""
+        self.flush_batch()
         return bool(self._in_flight)
 
     async def wait_for_commits(self) -> None:
@@ -353,11 +369,12 @@ class Shard(Generic[CoordinatorT]):
         if self._timer_handle is not None:
             self._timer_handle.cancel()
             self._timer_handle = None
-        self.coordinator.resign()
+        self._coordinator.resign()
         in_flight, self._in_flight = self._in_flight, deque()
         for entry in in_flight:
             if entry.on_completed is not None:
                 entry.on_completed(ErrorCode.NOT_COORDINATOR)
+        self._linger.fail(ErrorCode.NOT_COORDINATOR)
         waiting, self._waiting_for_commits = self._waiting_for_commits, {}
         for future in waiting:
             if not future.done():
@@ -368,7 +385,7 @@ class Shard(Generic[CoordinatorT]):
 
     def schedule_tick(self) -> None:
         """Schedule the timer for the coordinator's next deadline. A timer that is early has no effect."""
-        deadline_ms = self.coordinator.next_deadline_ms()
+        deadline_ms = self._coordinator.next_deadline_ms()
         if self.state is not ShardState.ACTIVE or deadline_ms is None:
             return
         if self._timer_handle is not None:
@@ -385,13 +402,3 @@ class Shard(Generic[CoordinatorT]):
             for writes in self.coordinator.tick(self.now()):
                 self.perform(writes)
             self.schedule_tick()
-
-
-def _split(writes: Writes[Any]) -> list[tuple[Writes[Any], bool]]:
-    """Return parts that each fit into one batch, and whether a part is the last one."""
-    records = writes.records
-    if not writes.may_split or len(records) <= RECORDS_PER_BATCH_MAX:
-        return [(writes, True)]
-    assert writes.follow_up is None, "writes that may be split have no follow-up"
-    starts = range(0, len(records), RECORDS_PER_BATCH_MAX)
-    return [(Writes(records[start : start + RECORDS_PER_BATCH_MAX]), start == starts[-1]) for start in starts]

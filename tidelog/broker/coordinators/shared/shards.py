@@ -15,16 +15,13 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic
 
+from tidelog.broker.coordinators.shared.append_batch import CompletionCallback
+from tidelog.broker.coordinators.shared.append_linger import NO_LINGER, AppendTimes
+from tidelog.broker.coordinators.shared.coordinator import CoordinatorT, RecordFormat
+from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes, error_of_append
 from tidelog.broker.coordinators.shared.partitioning import partition_for
-from tidelog.broker.coordinators.shared.shard import (
-    CompletionCallback,
-    CoordinatorT,
-    RecordFormat,
-    Shard,
-    ShardPorts,
-    ShardState,
-)
+from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
@@ -50,6 +47,7 @@ class Shards(Generic[CoordinatorT]):
         ports: ShardPorts,
         *,
         commit_timeout_ms: int,
+        append_linger_ms: int = NO_LINGER,
     ) -> None:
         self._name = name
         self._create_coordinator = create_coordinator
@@ -57,6 +55,7 @@ class Shards(Generic[CoordinatorT]):
         self._ports = ports
         self._log = ports.log
         self._commit_timeout_ms = commit_timeout_ms
+        self._append_times = AppendTimes(append_linger_ms, commit_timeout_ms)
         self._shards: dict[int, Shard[CoordinatorT]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._load_permits = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
@@ -91,7 +90,9 @@ class Shards(Generic[CoordinatorT]):
             return
         coordinator = self._create_coordinator(partition)
         name = f"partition {partition} of {self._name}"
-        shard = Shard(name, partition, coordinator, self._record_format, self._ports, self._reload)
+        shard = Shard(
+            name, partition, coordinator, self._record_format, self._ports, self._append_times, self._reload
+        )
         self._shards[partition] = shard
         self.spawn(shard.load(self._load_permits))
 
@@ -123,6 +124,11 @@ class Shards(Generic[CoordinatorT]):
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("A task of the coordinator of %s failed", self._name, exc_info=error)
+
+    def now(self) -> Moment:
+        """Return the current time on both clocks."""
+        clock = self._ports.clock
+        return Moment(clock.wall_ms(), clock.monotonic_ms())
 
     # Look-ups
 

@@ -42,6 +42,10 @@ class StateLog(Protocol):
         """
         ...
 
+    def batch_bytes_max(self, partition: int) -> int:
+        """Return the size of the largest batch that can be appended. Raise KafkaError as `append` does."""
+        ...
+
     def check_size(self, partition: int, size_bytes: int) -> None:
         """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from tidelog.broker.channels.broker_channel import BrokerChannel
-from tidelog.broker.coordinators.shared.shard import Timer, TimerHandle
+from tidelog.broker.coordinators.shared.timer import Timer, TimerHandle
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError

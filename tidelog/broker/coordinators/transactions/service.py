@@ -17,17 +17,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.shared.coordinator import RecordFormat
 from tidelog.broker.coordinators.shared.outcome import Outcome
-from tidelog.broker.coordinators.shared.shard import (
-    RecordFormat,
-    Shard,
-    ShardPorts,
-    ShardState,
-    Timer,
-    TimerHandle,
-)
+from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.coordinators.shared.timer import Timer, TimerHandle
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator

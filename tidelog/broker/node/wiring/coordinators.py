@@ -23,7 +23,7 @@ from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.share.coordinator_persister import CoordinatorPersister, PersisterPorts
 from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, ShareCoordinatorService
-from tidelog.broker.coordinators.shared.shard import Timer
+from tidelog.broker.coordinators.shared.timer import Timer
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +13,10 @@ import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
+from tests.support.groups.commits import commit_offsets
 from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.groups.verified_log import VerifiedLog
 from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
@@ -29,9 +31,8 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     size_bytes_min,
 )
 from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
+from tidelog.broker.coordinators.groups.transactions import EndOfTransaction
 from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
-from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +81,10 @@ class LargeGroupsFixture:
             for index in range(partitions)
         )
         topic = OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=wanted)
-        await self.service.commit_offsets(OffsetCommitRequest(group_id=group_id, topics=(topic,)), 9)
+        await self.send_commit(OffsetCommitRequest(group_id=group_id, topics=(topic,)))
+
+    async def send_commit(self, request: OffsetCommitRequest) -> None:
+        await commit_offsets(self.service, self.slices, request, 9)
 
     async def join(self, group_id: str) -> JoinGroupResponse:
         """Form a group of one member."""
@@ -148,7 +152,7 @@ async def test_many_topics_are_fetched_in_slices_in_an_early_version(
         OffsetCommitRequestTopic(name=f"t{number}", partitions=(OffsetCommitRequestPartition(),))
         for number in range(MANY)
     ]
-    await fixture.service.commit_offsets(OffsetCommitRequest(group_id="g", topics=tuple(topics)), 9)
+    await fixture.send_commit(OffsetCommitRequest(group_id="g", topics=tuple(topics)))
     image: Any = SimpleNamespace(topics_by_name={}, topics_by_id={})
     slices = counted_slices()
     named = tuple(OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,)) for topic in topics)
@@ -300,7 +304,7 @@ async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_enco
     fixture.service.start()
     fixture.service.on_leadership(0)
     await loop_iterations(20)
-    fixture.log.batch_bytes_max = 1_000_000
+    fixture.log.largest_batch_bytes = 1_000_000
     joined = await fixture.join("g")
     assignment = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(1_000_001))
     request = SyncGroupRequest(
@@ -314,26 +318,6 @@ async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_enco
     assert (await fixture.service.sync(small)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert max(encoded) == 0
     await fixture.service.stop()
-
-
-class VerifiedLog:
-    """`TransactionalLog` in which every partition is part of every transaction."""
-
-    def __init__(self, log: MemoryStateLog) -> None:
-        self._log = log
-
-    async def verify_producer(
-        self, partition: int, request: TxnOffsetCommitRequest, version: int
-    ) -> TransactionalProducer:
-        return TransactionalProducer(request.producer_id, request.producer_epoch, None)
-
-    def append_in_transaction(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
-    ) -> AppendedRecords:
-        return self._log.append(partition, records)
-
-    def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
-        return self._log.append(partition, [(b"marker", None)])
 
 
 async def test_many_offsets_of_a_transaction_are_committed_in_slices(fixture: LargeGroupsFixture) -> None:

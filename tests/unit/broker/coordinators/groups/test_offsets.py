@@ -47,11 +47,7 @@ def commit_with_id(fixture: GroupCoordinatorFixture, topic_id: UUID, offset: int
         partition_index=0, committed_offset=offset, committed_leader_epoch=3
     )
     topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=(partition,))
-    fixture.finish(
-        fixture.coordinator.offsets.commit(
-            OffsetCommitRequest(group_id="g", topics=(topic,)), 10, fixture.now
-        )
-    )
+    fixture.finish(fixture.commit_outcome(OffsetCommitRequest(group_id="g", topics=(topic,)), 10))
 
 
 def test_a_simple_consumer_commits_without_joining() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import group_config
-from tests.support.groups.group_service import GROUP, GroupServiceFixture
+from tests.support.groups.group_service import CONFIG, GROUP, GroupServiceFixture
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles
 from tidelog.broker.partitions.role_changes import RoleChanges
@@ -128,7 +128,10 @@ async def test_a_slow_commit_is_refused_but_applied_when_its_record_is_committed
     fixture: GroupServiceFixture,
 ) -> None:
     fixture.log.holds_commits = True
-    assert await fixture.commit(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    commit = asyncio.ensure_future(fixture.commit(5))
+    await fixture.settle()
+    fixture.time.pass_time(CONFIG.offsets_commit_timeout_ms)
+    assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await fixture.fetch() == (-1, ErrorCode.NONE)
     fixture.log.commit_all()
     await fixture.settle()
@@ -154,6 +157,7 @@ async def test_a_fetch_with_require_stable_waits_at_most_the_commit_timeout(
     commit = asyncio.ensure_future(fixture.commit(5))
     await fixture.settle()
     assert await fixture.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+    fixture.time.pass_time(CONFIG.offsets_commit_timeout_ms)
     assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -216,7 +220,7 @@ async def test_offsets_expire_by_the_timer_in_bounded_batches() -> None:
             for index in range(start, start + 400)
         )
         topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
-        await fixture.service.commit_offsets(OffsetCommitRequest(group_id=GROUP, topics=(topic,)), 9)
+        await fixture.send_commit(OffsetCommitRequest(group_id=GROUP, topics=(topic,)))
     assert len(fixture.log.batches[0]) == 3
     fixture.time.pass_time(600_000)
     await fixture.settle()

@@ -11,9 +11,10 @@ from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.unhandled import UnhandledErrors
 from tests.support.waiting import eventually
+from tidelog.broker.coordinators.shared.coordinator import RecordFormat
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
-from tidelog.broker.coordinators.shared.shard import RecordFormat, ShardPorts, ShardState
+from tidelog.broker.coordinators.shared.shard import ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import LOADS_AT_ONCE_MAX, Shards
 from tidelog.protocol.errors import ErrorCode
 

@@ -15,7 +15,6 @@ Source: GroupCoordinatorRecordHelpers of Apache Kafka 4.3 for the versions writt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -33,7 +32,7 @@ from tidelog.broker.coordinators.groups.records.streams_group_records import (
     StreamsGroupRecord,
 )
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
-from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.protocol.codec import decode_prefix, encode_into
 from tidelog.protocol.coordinator_records.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -74,17 +73,16 @@ CoordinatorRecord: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """The committed offset of a group in a partition. -1 stands for an unknown epoch or no expiry.
 
     `record_offset` is the offset of the record in `__consumer_offsets`.
     """
 
     offset: Offset
+    commit_wall_ms: int
     leader_epoch: int = -1
     metadata: str = ""
-    commit_wall_ms: int
     expire_wall_ms: int = -1
     topic_id: UUID = ZERO_UUID
     record_offset: Offset = -1
@@ -93,13 +91,13 @@ class CommittedOffset:
     def from_value(cls, value: OffsetCommitValue, record_offset: Offset) -> CommittedOffset:
         """Return the committed offset of a record at `record_offset`."""
         return cls(
-            offset=value.offset,
-            leader_epoch=value.leader_epoch,
-            metadata=value.metadata,
-            commit_wall_ms=value.commit_timestamp,
-            expire_wall_ms=value.expire_timestamp,
-            topic_id=value.topic_id,
-            record_offset=record_offset,
+            value.offset,
+            value.commit_timestamp,
+            value.leader_epoch,
+            value.metadata,
+            value.expire_timestamp,
+            value.topic_id,
+            record_offset,
         )
 
 
@@ -172,18 +170,30 @@ def group_tombstone(group_id: str) -> GroupMetadataRecord:
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return key and value in the format of the log."""
+    if isinstance(record, OffsetCommitRecord):
+        return _encode(OFFSET_COMMIT, record.key, record.value, _offset_value_version(record.value))
+    if isinstance(record, GroupMetadataRecord):
+        return _encode(GROUP_METADATA, record.key, record.value, _GROUP_VALUE_VERSION)
     if isinstance(record, ConsumerGroupRecord):
         return CONSUMER_GROUP_RECORDS.encode(*record)
     if isinstance(record, ShareGroupRecord):
         return SHARE_GROUP_RECORDS.encode(*record)
-    if isinstance(record, StreamsGroupRecord):
-        return STREAMS_GROUP_RECORDS.encode(*record)
-    key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
-    key = PREFIX.pack(key_type) + encode(record.key, 0)
-    if record.value is None:
-        return key, None
-    version = _value_version(record)
-    return key, PREFIX.pack(version) + encode(record.value, version)
+    return STREAMS_GROUP_RECORDS.encode(*record)
+
+
+def _encode(key_type: int, key: Message, value: Message | None, version: int) -> tuple[bytes, bytes | None]:
+    encoded = bytearray(PREFIX.pack(key_type))
+    encode_into(key, 0, encoded)
+    if value is None:
+        return bytes(encoded), None
+    encoded_value = bytearray(PREFIX.pack(version))
+    encode_into(value, version, encoded_value)
+    return bytes(encoded), bytes(encoded_value)
+
+
+def _offset_value_version(value: OffsetCommitValue | None) -> int:
+    has_expiry = value is not None and value.expire_timestamp != -1
+    return _OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else _OFFSET_VALUE_VERSION
 
 
 def size_bytes_min(record: CoordinatorRecord) -> int:
@@ -218,13 +228,6 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
     if key_type in STREAMS_GROUP_RECORDS:
         return StreamsGroupRecord(*STREAMS_GROUP_RECORDS.decode(key_type, body, value))
     return None
-
-
-def _value_version(record: OffsetCommitRecord | GroupMetadataRecord) -> int:
-    if isinstance(record, GroupMetadataRecord):
-        return _GROUP_VALUE_VERSION
-    assert record.value is not None
-    return _OFFSET_VALUE_VERSION if record.value.expire_timestamp == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
 
 
 def _decode(cls: type[_M], body: memoryview, version: int) -> _M:
