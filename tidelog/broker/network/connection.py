@@ -38,7 +38,7 @@ AWAITED_INPUTS: Final = 2
 """How often a new connection awaits input: thousands may begin, send one request and end at once."""
 
 _RESUME, _UNCHANGED = SocketReading.RESUME, SocketReading.UNCHANGED
-_END_OF_STREAM, _CLOSING = State.END_OF_STREAM, State.CLOSING
+_READING, _END_OF_STREAM, _CLOSING = State.READING, State.END_OF_STREAM, State.CLOSING
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(writer)
         except OSError as error:
             self._on_broken(error)
-        if core.awaits_bytes and not self._reading.is_paused:
+        if core.state is _READING and core.buffer.is_empty and not self._is_reading_held_back:
             return  # Often: the client sends its next request when it has the response.
         # In a later turn: the caller may be handling a request of another connection.
         self._schedule()
@@ -319,6 +319,11 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     # ---- inside
+
+    @property
+    def _is_reading_held_back(self) -> bool:
+        """Whether a turn is needed before further bytes are received."""
+        return self.core.defers_reading or self._reading.is_paused
 
     def _serve(self) -> None:
         """Handle frames until no frame is complete, the next frame must wait, or the turn ends."""

@@ -179,11 +179,6 @@ class ConnectionCore:
         """Whether a request lacks its response, or bytes were received since the last `on_sweep`."""
         return self._has_received or self.lacks_responses
 
-    @property
-    def awaits_bytes(self) -> bool:
-        """Whether there is nothing to do before further bytes are received."""
-        return self.state is _READING and self.buffer.is_empty and not self.defers_reading
-
     def can_respond_to(self, request: Request) -> bool:
         """Return whether `request` has no response yet and can still get one."""
         return request is self.request or self.pending.is_pending(request)

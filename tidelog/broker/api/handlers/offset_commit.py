@@ -18,7 +18,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from tidelog.broker.api.handlers.readable_topics import ReadableTopics, TopicAccess
-from tidelog.broker.coordinators.groups.offset_commit_service import OffsetCommitService
+from tidelog.broker.coordinators.groups.services.offset_commits import OffsetCommitService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -103,8 +103,9 @@ class CoordinatorKeys:
     share_coordinator_append_linger_ms = integer(
         "share.coordinator.append.linger.ms",
         -1,
-        "The time in milliseconds that the share coordinator collects records before it writes them. -1 "
-        "means that the coordinator chooses the time. Has no effect: records are written at once.",
+        "The time in milliseconds that the share coordinator collects changes of states before it writes "
+        "them as one batch. With -1 a batch has the changes that arrive in one iteration of the event loop. "
+        "With 0 each change is written at once.",
         minimum=-1,
     )
     share_coordinator_cached_buffer_max_bytes = integer(

@@ -27,11 +27,11 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
-from tidelog.broker.coordinators.groups.offset_commit_service import OffsetCommitService
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.services.consumer_groups import ConsumerGroupService
+from tidelog.broker.coordinators.groups.services.offset_commits import OffsetCommitService
 from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.coordinators.groups.services.streams_groups import StreamsGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
@@ -352,15 +352,12 @@ class GroupService:
         """Write tombstones for expired offsets and groups, a limited number of groups at a time."""
         for shard in self._shards.active_shards():
             count = 0
-            for writes in shard.coordinator.expiration.expire(shard.now()):
-                if shard.state is not ShardState.ACTIVE:
-                    break
+            parts = shard.coordinator.expiration.expire(shard.now())
+            while shard.state is ShardState.ACTIVE and (writes := shard.next_part(parts)) is not None:
                 if writes.records:
                     count += len(writes.records)
                     shard.perform(writes)
                 await asyncio.sleep(0)
-                # An offset that is being committed has not expired.
-                shard.flush_batch()
             if count:
                 text = "Removed %d expired offsets and groups from partition %d of %s"
                 logger.info(text, count, shard.partition, GROUP_METADATA_TOPIC)

@@ -16,3 +16,4 @@ class ShareCoordinatorConfig:
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_write_timeout_ms: int
+    share_coordinator_append_linger_ms: int

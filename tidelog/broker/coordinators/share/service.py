@@ -34,6 +34,7 @@ from tidelog.broker.coordinators.share.persister import (
 )
 from tidelog.broker.coordinators.share.records import ShareStateRecord, encode_record
 from tidelog.broker.coordinators.shared.coordinator import RecordFormat
+from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
@@ -81,6 +82,7 @@ class ShareCoordinatorService:
             RecordFormat(encode_record, replay_batches),
             ShardPorts(ports.log, ports.timer, ports.clock),
             commit_timeout_ms=config.share_coordinator_write_timeout_ms,
+            append_linger_ms=config.share_coordinator_append_linger_ms,
         )
         self._handles: dict[str, TimerHandle] = {}
         self._log_starts: dict[int, Offset] = {}
@@ -130,7 +132,7 @@ class ShareCoordinatorService:
         def run(state: InitialState) -> Awaitable[StateResult]:
             return self._run(
                 state.share_partition,
-                lambda shard: shard.coordinator.initialize(state, shard.now()),
+                lambda coordinator, now: coordinator.initialize(state, now),
                 StateResult,
             )
 
@@ -141,7 +143,7 @@ class ShareCoordinatorService:
 
         def run(read: StateRead) -> Awaitable[StoredState]:
             return self._run(
-                read.share_partition, lambda shard: shard.coordinator.read(read, shard.now()), StoredState
+                read.share_partition, lambda coordinator, now: coordinator.read(read, now), StoredState
             )
 
         return await bounded_gather(map(run, reads))
@@ -151,7 +153,7 @@ class ShareCoordinatorService:
 
         def run(write: StateWrite) -> Awaitable[StateResult]:
             return self._run(
-                write.share_partition, lambda shard: shard.coordinator.write(write, shard.now()), StateResult
+                write.share_partition, lambda coordinator, now: coordinator.write(write, now), StateResult
             )
 
         return await bounded_gather(map(run, writes))
@@ -161,7 +163,7 @@ class ShareCoordinatorService:
 
         def run(share_partition: SharePartitionKey) -> Awaitable[StateResult]:
             return self._run(
-                share_partition, lambda shard: shard.coordinator.delete(share_partition), StateResult
+                share_partition, lambda coordinator, _: coordinator.delete(share_partition), StateResult
             )
 
         return await bounded_gather(map(run, share_partitions))
@@ -172,7 +174,7 @@ class ShareCoordinatorService:
         def run(read: StateRead) -> Awaitable[StateSummary]:
             return self._run(
                 read.share_partition,
-                lambda shard: Outcome(shard.coordinator.read_summary(read)),
+                lambda coordinator, _: Outcome(coordinator.read_summary(read)),
                 StateSummary,
             )
 
@@ -181,17 +183,20 @@ class ShareCoordinatorService:
     async def _run(
         self,
         share_partition: SharePartitionKey,
-        command: Callable[[_Shard], Outcome[ResultT]],
+        command: Callable[[ShareCoordinator, Moment], Outcome[ResultT]],
         result_type: type[ResultT],
     ) -> ResultT:
-        """Run a command. Return its reply after the commit, or a result with the error."""
+        """Run a command. Return its reply after the commit, or a result with the error.
+
+        Commands for different states are independent: their records are appended together.
+        """
         try:
             shard = self._shards.active_shard(share_partition.coordinator_key)
-            outcome = command(shard)
-            await self._shards.write(shard, outcome.writes)
+            return await self._shards.write_batched(
+                shard, lambda coordinator: command(coordinator, shard.now()), share_partition
+            )
         except KafkaError as error:
             return result_type(error_code=error.code, error_message=str(error))
-        return outcome.reply
 
     # Periodic work
 
@@ -241,6 +246,6 @@ class ShareCoordinatorService:
 
 async def _perform_all(shard: _Shard, parts: Iterator[Writes[ShareStateRecord]]) -> None:
     """Perform writes while the shard is active; other requests are served after each."""
-    while shard.state is ShardState.ACTIVE and (writes := next(parts, None)) is not None:
+    while shard.state is ShardState.ACTIVE and (writes := shard.next_part(parts)) is not None:
         shard.perform(writes)
         await asyncio.sleep(0)

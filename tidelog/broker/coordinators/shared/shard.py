@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -204,6 +204,14 @@ class Shard(Generic[CoordinatorT]):
     def flush_batch(self) -> None:
         """Append and replay the records that have been collected."""
         self._linger.flush()
+
+    def next_part(self, parts: Iterator[Writes[Any]]) -> Writes[Any] | None:
+        """Return the next part of a command that takes several turns of the loop; None at its end.
+
+        It is computed from the state of all commands until now, also of the batched ones.
+        """
+        self.flush_batch()
+        return next(parts, None)
 
     def _append_batch(self, batch: AppendBatch) -> None:
         """Append and replay a batch, and complete it with the result."""

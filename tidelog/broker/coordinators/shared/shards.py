@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Generic
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Final, Generic, TypeVar
 
 from tidelog.broker.coordinators.shared.append_batch import CompletionCallback
 from tidelog.broker.coordinators.shared.append_linger import NO_LINGER, AppendTimes
 from tidelog.broker.coordinators.shared.coordinator import CoordinatorT, RecordFormat
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import Writes, error_of_append
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes, error_of_append
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
@@ -27,6 +27,8 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 LOADS_AT_ONCE_MAX: Final = 4
 """The number of partitions whose logs are read at a time."""
@@ -209,6 +211,18 @@ class Shards(Generic[CoordinatorT]):
         )
         _check(error, shard.partition)
 
+    async def write_batched(
+        self, shard: Shard[CoordinatorT], command: Callable[[CoordinatorT], Outcome[R]], key: Hashable
+    ) -> R:
+        """Run a batched command, and return its reply after the commit; see `Shard.perform_batched`.
+
+        Raise KafkaError with the error of the command or of the reply.
+        """
+        result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        reply = shard.perform_batched(command, _setter(result), key)
+        _check(await result, shard.partition)
+        return reply
+
     async def append_and_replay(
         self,
         shard: Shard[CoordinatorT],
@@ -233,13 +247,18 @@ def _check(error: ErrorCode, partition: int) -> None:
 def _begin(write: Callable[[CompletionCallback], None]) -> asyncio.Future[ErrorCode]:
     """Call `write`, and return a future of the result of the commit."""
     result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    write(_setter(result))
+    return result
+
+
+def _setter(result: asyncio.Future[ErrorCode]) -> CompletionCallback:
+    """Return a function that sets the result of a future, unless its waiter has been cancelled."""
 
     def on_completed(error: ErrorCode) -> None:
         if not result.done():
             result.set_result(error)
 
-    write(on_completed)
-    return result
+    return on_completed
 
 
 async def write_and_wait(write: Callable[[CompletionCallback], None], timeout_ms: int) -> ErrorCode:

@@ -22,11 +22,13 @@ from tidelog.broker.coordinators.share.persister import (
     StoredState,
 )
 from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, ShareCoordinatorService
+from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=7)
 PARTITIONS = [SharePartitionKey("g", TOPIC, index) for index in range(3)]
 INTERVAL_MS = 60_000
+WRITE_TIMEOUT_MS = 30
 
 
 class ServiceFixture:
@@ -38,7 +40,7 @@ class ServiceFixture:
         self.deletion_error: ErrorCode | None = None
         self.service = ShareCoordinatorService(
             share_coordinator_config(
-                share_coordinator_write_timeout_ms=30,
+                share_coordinator_write_timeout_ms=WRITE_TIMEOUT_MS,
                 share_coordinator_state_topic_prune_interval_ms=INTERVAL_MS,
                 share_coordinator_cold_partition_snapshot_interval_ms=INTERVAL_MS - 1,
                 share_coordinator_snapshot_update_records_per_snapshot=2,
@@ -127,8 +129,41 @@ async def test_a_result_waits_for_the_commit_and_times_out(fixture: ServiceFixtu
     assert not writing.done()
     fixture.log.commit_all()
     assert await writing is ErrorCode.NONE
-    assert await fixture.write(6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    writing = asyncio.ensure_future(fixture.write(6))
+    await loop_iterations()
+    fixture.time.pass_time(WRITE_TIMEOUT_MS)
+    assert await writing is ErrorCode.COORDINATOR_NOT_AVAILABLE
     fixture.log.commit_all()
+
+
+async def test_changes_of_different_states_are_one_batch_and_those_of_one_state_depend_on_each_other(
+    fixture: ServiceFixture,
+) -> None:
+    await fixture.lead()
+    await fixture.initialize()
+    assert [read_header(batch).record_count for batch in fixture.log.batches[0]] == [3]
+    writes = [
+        StateWrite(share_partition=each, state_epoch=1, leader_epoch=-1, start_offset=start, batches=())
+        for each, start in ((PARTITIONS[0], 5), (PARTITIONS[1], 6), (PARTITIONS[0], 7), (PARTITIONS[2], 8))
+    ]
+    results = await fixture.service.write(writes)
+    assert [result.error_code for result in results] == [ErrorCode.NONE] * 4
+    assert [read_header(batch).record_count for batch in fixture.log.batches[0]] == [3, 2, 2]
+    assert [(await fixture.read(each)).start_offset for each in PARTITIONS] == [7, 6, 8]
+
+
+async def test_a_batch_of_states_that_is_not_appended_changes_none_of_them(fixture: ServiceFixture) -> None:
+    await fixture.lead()
+    await fixture.initialize()
+    fixture.log.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    writes = [
+        StateWrite(share_partition=each, state_epoch=1, leader_epoch=-1, start_offset=9, batches=())
+        for each in PARTITIONS
+    ]
+    results = await fixture.service.write(writes)
+    assert {result.error_code for result in results} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    fixture.log.append_error = None
+    assert [(await fixture.read(each)).start_offset for each in PARTITIONS] == [-1] * 3
 
 
 async def test_records_that_no_load_needs_are_deleted_once(fixture: ServiceFixture) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.groups.table_coordinator import COMMIT_TIMEOUT_MS, TableShard
+from tests.support.groups.table_coordinator import COMMIT_TIMEOUT_MS, Entry, TableShard
 from tests.support.loops.yields import loop_iterations
 from tidelog.broker.coordinators.shared.append_batch import RECORDS_PER_BATCH_MAX
 from tidelog.broker.coordinators.shared.append_linger import ADAPTIVE_LINGER, NO_LINGER
-from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -125,6 +126,25 @@ async def test_a_command_sees_the_batched_ones_with_the_same_key() -> None:
     shard.shard.flush_batch()
     assert shard.appended() == [["a", "b"], ["ac"], ["acd"]]
     assert shard.table.entries == {"k": "acd", "l": "b"}
+
+
+async def test_each_part_of_a_long_command_sees_the_batched_commands_before_it() -> None:
+    """A part that is computed from the state before them would overwrite them."""
+    shard = TableShard(LINGER_MS)
+
+    def copies() -> Iterator[Writes[Entry]]:
+        for copy in ("copy 1", "copy 2"):
+            yield Writes([(copy, shard.table.entries["k"])])
+
+    shard.put_batched("k", "a")
+    parts = copies()
+    for text in ("b", "c"):
+        writes = shard.shard.next_part(parts)
+        assert writes is not None
+        shard.shard.perform(writes)
+        shard.put_batched("k", text)
+    assert shard.shard.next_part(parts) is None
+    assert shard.table.entries == {"k": "c", "copy 1": "a", "copy 2": "b"}
 
 
 async def test_a_failed_append_fails_every_command_of_the_batch_and_changes_nothing() -> None:

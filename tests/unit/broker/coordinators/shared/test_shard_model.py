@@ -37,14 +37,14 @@ ACTIONS = st.one_of(
 class Model:
     """The commands in their order, and what must be true of the shard for any division into batches."""
 
-    given: list[Entry] = field(default_factory=list)
+    commands: list[Entry] = field(default_factory=list)
 
     def check(self, shard: TableShard) -> None:
         """Check the results and the log against the commands."""
         names = [name for name, _ in shard.results]
         assert len(set(names)) == len(names), "every command gets one result"
         appended = [value for batch in shard.appended() for value in batch]
-        order = [value for _, value in self.given]
+        order = [value for _, value in self.commands]
         assert appended == [value for value in order if value in set(appended)], "the log has their order"
         for name, error in shard.results:
             if error is ErrorCode.NONE or error is ErrorCode.REQUEST_TIMED_OUT:
@@ -64,10 +64,10 @@ async def _run(linger_ms: int, actions: list[tuple[str, object]]) -> None:
         if shard.diverged_count:
             break
         if action == "batched":
-            model.given.append((str(argument), value))
+            model.commands.append((str(argument), value))
             shard.put_batched(str(argument), value)
         elif action == "written":
-            model.given.append((str(argument), value))
+            model.commands.append((str(argument), value))
             shard.put(str(argument), value)
         elif action == "read":
             _check_read(shard, model)
@@ -91,14 +91,14 @@ async def _run(linger_ms: int, actions: list[tuple[str, object]]) -> None:
     shard.time.pass_time(LINGER_MS)
     await loop_iterations(5)
     model.check(shard)
-    assert {name for name, _ in shard.results} == {value for _, value in model.given}, "none is forgotten"
+    assert {name for name, _ in shard.results} == {value for _, value in model.commands}, "none is forgotten"
 
 
 def _check_read(shard: TableShard, model: Model) -> None:
     """Check that a command that reads sees every command before it, except those that have failed."""
     entries = dict(shard.shard.coordinator.entries)
     failed = {name for name, error in shard.results if error in APPEND_ERRORS}
-    expected = {key: value for key, value in model.given if value not in failed}
+    expected = {key: value for key, value in model.commands if value not in failed}
     assert entries == expected
 
 
