@@ -99,8 +99,11 @@ class ClientSeries:
         self._remove_expired()
         for resource in metrics.data.resource_metrics:
             common = _common_labels(metrics, resource.resource.attributes)
+            yield None
             for scope in resource.scope_metrics:
+                yield None
                 for metric in scope.metrics:
+                    yield None
                     for kind, point, is_increase in _points(metric):
                         labels = {**_own_labels(metrics, point.attributes), **common}
                         series = _series(metric.name, labels)
@@ -167,8 +170,8 @@ class ClientSeries:
                     del self._metrics[name]
 
 
-def _points(metric: Metric) -> Iterable[tuple[FamilyKind, NumberDataPoint, bool]]:
-    """Return the kind and the values of a metric, and whether the values are increases."""
+def _points(metric: Metric) -> Iterator[tuple[FamilyKind, NumberDataPoint, bool]]:
+    """Yield the kind and the values of a metric, and whether the values are increases."""
     form = metric.WhichOneof("data")
     if form == "gauge":
         kind, points, is_increase = FamilyKind.GAUGE, metric.gauge.data_points, False
@@ -176,8 +179,10 @@ def _points(metric: Metric) -> Iterable[tuple[FamilyKind, NumberDataPoint, bool]
         kind = FamilyKind.COUNTER if metric.sum.is_monotonic else FamilyKind.GAUGE
         points, is_increase = metric.sum.data_points, metric.sum.aggregation_temporality == _DELTA
     else:
-        return []
-    return [(kind, point, is_increase) for point in points if not point.flags & _NO_VALUE]
+        return
+    for point in points:
+        if not point.flags & _NO_VALUE:
+            yield kind, point, is_increase
 
 
 def _common_labels(metrics: PushedMetrics, resource: Iterable[KeyValue]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Each receiver gets the metrics of each push. A receiver that forwards them waits in its own task, so that an
 outage behind it is not an error of the client.
 
-Bounds: `telemetry.max.bytes`, before and after decompression.
+Bounds: `telemetry.max.bytes`, before and after decompression; `ELEMENTS_MAX` of `pushed_metrics`.
 Source: KIP-714; ClientMetricsManager of Apache Kafka 4.3.1.
 """
 
@@ -167,8 +167,9 @@ class ClientTelemetry:
             content = decompress(Compression(request.compression_type), request.metrics, self.max_bytes)
             yield None
             attributes = {**instance.attributes, PRINCIPAL: context.principal}
-            metrics = decode_metrics(instance.id, attributes, instance.requested.push_interval_ms, content)
-            yield None
+            metrics = yield from decode_metrics(
+                instance.id, attributes, instance.requested.push_interval_ms, content
+            )
         except (BoundExceeded, DecodeError, ValueError) as error:
             raise self._on_failed_push(instance, error) from None
         for receiver in self.receivers:

@@ -4,19 +4,33 @@ The resource of each metric gets attributes that only the broker knows: the id o
 the address and the principal of the client. The classes of OpenTelemetry decode the metrics; they are part of
 the extra `otel`, and are imported only if telemetry of clients is enabled.
 
-Errors: ValueError for bytes that are not metrics.
+Bounds: `ELEMENTS_MAX` and `ATTRIBUTES_MAX`, because an empty element has two bytes, and takes many times as
+much memory and time.
+Errors: ValueError for bytes that are not metrics, or have too many elements.
 Source: opentelemetry/proto/metrics/v1/metrics.proto; KIP-714 (attributes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from tidelog.protocol.steps import Steps
+
 if TYPE_CHECKING:
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
+
+ELEMENTS_MAX: Final = 100_000
+"""The number of elements of a push: resources, scopes, metrics, values, and the attributes of all of these.
+
+Kafka's clients send a resource, a scope, a metric and a value for each metric: 1 MiB of them have 70,000.
+"""
+ATTRIBUTES_MAX: Final = 1_000
+"""The number of attributes of one resource or value, which are read in one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +46,7 @@ class PushedMetrics:
 
 def decode_metrics(
     client_instance_id: UUID, attributes: Mapping[str, str], push_interval_ms: int, content: bytes
-) -> PushedMetrics:
+) -> Steps[PushedMetrics]:
     """Return the metrics in `content`. Errors: ValueError."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -41,6 +55,8 @@ def decode_metrics(
         data = MetricsData.FromString(content)
     except DecodeError as error:
         raise ValueError(f"{len(content)} bytes are not metrics of OpenTelemetry: {error}") from None
+    yield None
+    yield from _check_elements(data, len(attributes))
     for each in data.resource_metrics:
         resource = each.resource
         kept = [attribute for attribute in resource.attributes if attribute.key not in attributes]
@@ -48,6 +64,7 @@ def decode_metrics(
         resource.attributes.extend(kept)
         for key, text in attributes.items():
             resource.attributes.add(key=key).value.string_value = text
+        yield None
     return PushedMetrics(
         client_instance_id=client_instance_id,
         attributes=attributes,
@@ -55,3 +72,38 @@ def decode_metrics(
         size_bytes=len(content),
         data=data,
     )
+
+
+def _check_elements(data: MetricsData, added_count: int) -> Steps[None]:
+    """Raise ValueError for too many elements, if each resource gets `added_count` attributes."""
+    count = len(data.resource_metrics) * (1 + added_count)
+    parts = chain.from_iterable(map(_element_counts, data.resource_metrics))
+    for part in chain((0,), parts):
+        count += part
+        if count > ELEMENTS_MAX:
+            raise ValueError(f"the metrics have more than {ELEMENTS_MAX} elements")
+        yield None
+
+
+def _element_counts(resource: ResourceMetrics) -> Iterator[int]:
+    """Yield the numbers of the elements in a resource."""
+    yield _attribute_count(resource.resource.attributes) + len(resource.scope_metrics)
+    for scope in resource.scope_metrics:
+        yield len(scope.metrics) + len(scope.scope.attributes)
+        for metric in scope.metrics:
+            yield from _value_counts(metric)
+
+
+def _value_counts(metric: Metric) -> Iterator[int]:
+    """Yield the numbers of the values of a metric, and of their attributes and exemplars."""
+    form = metric.WhichOneof("data")
+    values = getattr(metric, form).data_points if form is not None else ()
+    yield len(values) + len(metric.metadata)
+    for value in values:
+        yield _attribute_count(value.attributes) + (0 if form == "summary" else len(value.exemplars))
+
+
+def _attribute_count(attributes: Sequence[KeyValue]) -> int:
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise ValueError(f"{len(attributes)} attributes of one element, allowed are {ATTRIBUTES_MAX}")
+    return len(attributes)

@@ -36,11 +36,12 @@ class SeriesFixture:
         metrics.add_source(self.series.families)
         self._exposition = Exposition(metrics)
 
-    def push(self, number: int, *metrics: Metric, resource: Mapping[str, str] | None = None) -> None:
-        """Push metrics of the client with the number."""
+    def push(self, number: int, *values: Metric, resource: Mapping[str, str] | None = None) -> None:
+        """Push values of the client with the number."""
         attributes = {"client_id": f"client-{number}", "client_instance_id": f"id-{number}"}
-        content = metrics_data(*metrics, resource=resource).SerializeToString()
-        run_steps(self.series.receive(decode_metrics(UUID(int=number), attributes, 1_000, content)))
+        content = metrics_data(*values, resource=resource).SerializeToString()
+        metrics = run_steps(decode_metrics(UUID(int=number), attributes, 1_000, content))
+        run_steps(self.series.receive(metrics))
 
     def samples(self) -> dict[tuple[str, str], tuple[float, dict[str, str]]]:
         """Return values and further labels by name and client id."""

@@ -55,7 +55,7 @@ async def forwarding_to(
 
 def push(forwarding: Forwarding, number: int) -> None:
     content = metrics_data(gauge("a", number)).SerializeToString()
-    run_steps(forwarding.receive(decode_metrics(UUID(int=number), {}, 1_000, content)))
+    run_steps(forwarding.receive(run_steps(decode_metrics(UUID(int=number), {}, 1_000, content))))
 
 
 async def test_metrics_are_written_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

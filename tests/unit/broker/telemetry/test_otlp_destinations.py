@@ -16,6 +16,7 @@ from tests.support.messages.otlp_metrics import counter, gauge, metrics_data
 from tidelog.broker.telemetry.forwarding import RejectedMetrics
 from tidelog.broker.telemetry.otlp_destinations import OtlpCollector, OtlpFile
 from tidelog.broker.telemetry.pushed_metrics import PushedMetrics, decode_metrics
+from tidelog.protocol.steps import run_steps
 
 
 class Collector:
@@ -58,7 +59,7 @@ def collector() -> Iterator[Collector]:
 
 def pushed(number: int) -> PushedMetrics:
     content = metrics_data(gauge("g", number), counter("c.total", number)).SerializeToString()
-    return decode_metrics(UUID(int=number), {"client_id": f"client-{number}"}, 1_000, content)
+    return run_steps(decode_metrics(UUID(int=number), {"client_id": f"client-{number}"}, 1_000, content))
 
 
 def test_a_batch_is_one_request_with_the_resources_of_all_clients(
