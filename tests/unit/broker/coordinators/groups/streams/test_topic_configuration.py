@@ -203,3 +203,48 @@ def test_unusable_topologies_are_rejected() -> None:
         Subtopology(subtopology_id=str(index), source_topics=("t",)) for index in range(SUBTOPOLOGIES_MAX + 1)
     ]
     assert rejection(*many) == "The topology has 1001 subtopologies; allowed are 1000."
+
+
+def test_a_chain_of_all_subtopologies_in_reverse_order_is_read_in_linear_time() -> None:
+    links = [
+        Subtopology(
+            subtopology_id=str(number),
+            repartition_source_topics=topics(f"link-{number}"),
+            repartition_sink_topics=(f"link-{number + 1}",),
+        )
+        for number in range(1, SUBTOPOLOGIES_MAX - 1)
+    ]
+    first = Subtopology(subtopology_id="0", source_topics=("lines",), repartition_sink_topics=("link-1",))
+    last = Subtopology(
+        subtopology_id="last", repartition_source_topics=topics(f"link-{SUBTOPOLOGIES_MAX - 1}")
+    )
+    reads: list[str] = []
+
+    def existing(topic: str) -> int | None:
+        reads.append(topic)
+        return 3 if topic == "lines" else None
+
+    topology = Topology(epoch=0, subtopologies=(last, *reversed(links), first))
+    result = configure("g", StreamsTopology.from_request(topology), existing)
+    assert {topic.partition_count for topic in result.missing} == {3}
+    assert len(result.missing) == SUBTOPOLOGIES_MAX - 1
+    assert reads.count("lines") < 10
+
+
+def test_copartition_groups_do_not_read_all_fixed_topics_again() -> None:
+    names = [f"topic-{number}" for number in range(2_000)]
+    groups = tuple(CopartitionGroup(repartition_source_topics=(number,)) for number in range(len(names)))
+    subtopology = Subtopology(
+        subtopology_id="0",
+        repartition_source_topics=topics(*names, partitions=3),
+        copartition_groups=groups,
+    )
+    reads: list[str] = []
+
+    def existing(topic: str) -> int | None:
+        reads.append(topic)
+        return None
+
+    topology = StreamsTopology.from_request(Topology(epoch=0, subtopologies=(subtopology,)))
+    assert len(configure("g", topology, existing).missing) == len(names)
+    assert len(reads) < 10 * len(names)
