@@ -66,17 +66,23 @@ class ConsoleProcess:
         failures = 0
         while True:
             started_ms = self._clock.monotonic_ms()
-            self._process = process = await _spawn(self._settings)
-            assert process.stdout is not None
-            if address := (await process.stdout.readline()).decode().strip():
-                logger.info("The console is at %s", address)
-            status = await process.wait()
+            try:
+                end = f"has ended with status {await self._run_once()}"
+            except OSError as error:
+                end = f"cannot be started: {error}"
             has_run_ms = self._clock.monotonic_ms() - started_ms
             failures = 0 if has_run_ms >= STABLE_MS else failures + 1
             delay_ms = BACKOFF.delay_ms(max(0, failures - 1), self._randomness)
-            text = "The console has ended with status %d; it is started again in %.0f s"
-            logger.warning(text, status, delay_ms / 1000)
+            logger.warning("The console %s; it is started again in %.0f s", end, delay_ms / 1000)
             await asyncio.sleep(delay_ms / 1000)
+
+    async def _run_once(self) -> int:
+        """Run the process until it ends; return its status. Errors: OSError if it cannot be started."""
+        self._process = process = await _spawn(self._settings)
+        assert process.stdout is not None
+        if address := (await process.stdout.readline()).decode().strip():
+            logger.info("The console is at %s", address)
+        return await process.wait()
 
 
 async def _spawn(settings: Mapping[str, Any]) -> Process:

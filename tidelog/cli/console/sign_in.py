@@ -108,9 +108,14 @@ class SignInAccess:
 
     async def _session(self, request: web.Request) -> ClusterSession | None:
         now_ms = self._clock.monotonic_ms()
-        for identifier, each in list(self._sessions.items()):
-            if now_ms - each.used_ms > SESSION_IDLE_MS or now_ms - each.since_ms > SESSION_MS:
-                await self._sessions.pop(identifier).session.close()
+        ended = [
+            identifier
+            for identifier, each in self._sessions.items()
+            if now_ms - each.used_ms > SESSION_IDLE_MS or now_ms - each.since_ms > SESSION_MS
+        ]
+        # Removed before the first wait: other requests end sessions, too.
+        for each in [self._sessions.pop(identifier) for identifier in ended]:
+            await each.session.close()
         signed_in = self._sessions.get(request.cookies.get(cookie_name(request), ""))
         if signed_in is None:
             return None
