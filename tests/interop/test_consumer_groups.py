@@ -102,7 +102,8 @@ def poll_until(condition: Callable[[], bool], *polled: Member) -> None:
 def group_type(servers: str, group: str) -> ConsumerGroupType:
     admin = AdminClient({"bootstrap.servers": servers})
     listed = admin.list_consumer_groups().result(TIMEOUT_S)
-    return next(each.type for each in listed.valid if each.group_id == group)
+    listed_type: ConsumerGroupType = next(each.type for each in listed.valid if each.group_id == group)
+    return listed_type
 
 
 def test_members_share_the_partitions_and_take_over_those_of_a_member_that_leaves(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually_returns
 from tidelog.base.config_definition import ConfigKind
 from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS
 from tidelog.broker.config.dynamic_keys import DYNAMIC_ONLY_CONFIGS, THREAD_COUNT_KEYS
@@ -133,24 +132,18 @@ def node_of(engine: Engine, folder: Path) -> Iterator[Node]:
 
 async def connect_admin(node: Node) -> Admin:
     """Return an admin client, as soon as its node, which listens earlier, returns its description."""
-    admins: list[Admin] = []
 
-    async def connect() -> None:
-        while not admins:
-            admin = Admin(node.address)
-            try:
-                await admin.start()
-                assert not isinstance((await admin.describe_configs([BROKER]))[BROKER], KafkaError)
-                admins.append(admin)
-            except KafkaError:
-                await admin.close()
-                # Each attempt opens a connection, so they are less frequent than those of `eventually`.
-                await asyncio.sleep(0.2)
+    async def connect() -> Admin:
+        admin = Admin(node.address)
+        try:
+            await admin.start()
+            await describe(admin)
+        except BaseException:
+            await admin.close()
+            raise
+        return admin
 
-    connecting = asyncio.get_running_loop().create_task(connect())
-    await eventually(connecting.done, timeout_s=WITHIN_S)
-    await connecting
-    return admins[0]
+    return await eventually_returns(connect, tolerated=(KafkaError,), timeout_s=WITHIN_S)
 
 
 async def describe(admin: Admin) -> dict[str, ConfigEntry]:

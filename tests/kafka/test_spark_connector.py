@@ -51,7 +51,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def read(spark: SparkSession, servers: str, **options: str) -> list[dict[str, Any]]:
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", servers).options(**options)
-    return reader.option("includeHeaders", "true").load().toArrow().to_pylist()
+    rows: list[dict[str, Any]] = reader.option("includeHeaders", "true").load().toArrow().to_pylist()
+    return rows
 
 
 def values(rows: list[dict[str, Any]]) -> list[bytes]:

@@ -23,7 +23,8 @@ def result_within(call: Callable[[], _Answer], timeout_s: float = 40.0) -> _Answ
     thread.start()
     thread.join(timeout_s)
     assert outcome, f"the call did not end within {timeout_s} s"
-    answer, error = outcome[0]
+    error: BaseException | None = outcome[0][1]
     if error is not None:
         raise error
+    answer: _Answer = outcome[0][0]
     return answer

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 TIMEOUT_S = 60.0
+ResultT = TypeVar("ResultT")
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.02
 
@@ -74,6 +76,28 @@ def wait_until_passes(
             except AssertionError:
                 raise error from None
             time.sleep(pause_s)
+
+
+async def eventually_returns(
+    attempt: Callable[[], Awaitable[ResultT]],
+    *,
+    tolerated: tuple[type[Exception], ...],
+    timeout_s: float = TIMEOUT_S,
+) -> ResultT:
+    """Return the result of the first `attempt()` that raises none of `tolerated`.
+
+    Raises the last of these errors after `timeout_s`.
+    """
+    attempts = _Attempts(attempt, None, timeout_s)
+    while True:
+        try:
+            return await attempt()
+        except tolerated as error:
+            try:
+                pause_s = attempts.next_pause_s()
+            except AssertionError:
+                raise error from None
+            await asyncio.sleep(pause_s)
 
 
 async def remains(condition: Callable[[], object], duration_s: float) -> None:

@@ -68,7 +68,10 @@ def test_api_versions_and_features_are_those_that_kafkas_clients_see(cluster: Em
 def test_feature_levels_are_changed_as_with_kafkas_tool(cluster: EmbeddedCluster) -> None:
     def level() -> int:
         features = document(cluster, "features", "describe")["features"]
-        return next(entry["finalized"] for entry in features if entry["feature"] == "transaction.version")
+        level: int = next(
+            entry["finalized"] for entry in features if entry["feature"] == "transaction.version"
+        )
+        return level
 
     before = level()
     lower, higher = f"transaction.version={before - 1}", f"transaction.version={before}"

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -118,22 +117,25 @@ def test_a_producer_waiting_for_input_is_stopped_by_ctrl_c(broker: EmbeddedClust
 def test_a_stopped_producer_writes_the_lines_it_has_read(
     broker: EmbeddedCluster, number: signal.Signals, code: int
 ) -> None:
-    options = ("-X", "linger.ms=600000", "-X", "delivery.timeout.ms=900000")
+    options = ("-v", "-X", "linger.ms=600000", "-X", "delivery.timeout.ms=900000", "-X", "batch.size=100")
     topic = f"stopped-{code}"
+    longer_than_a_batch = "x" * 200
     with process(
         "produce", topic, *options, bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE
     ) as producer:
         assert producer.stdin is not None
-        producer.stdin.write(b"one\ntwo\nunfinished")
+        assert producer.stdout is not None
+        producer.stdin.write(f"{longer_than_a_batch}\nlingers\nunfinished".encode())
         producer.stdin.flush()
-        wait_until(lambda: topic in tidelog_output("topic", "list", bootstrap=broker.bootstrap_servers))
-        # It is not visible from outside that both lines wait for the linger time.
-        time.sleep(0.2)
+        # The first line is written at once. The second one has been read then, and waits for the linger time.
+        assert producer.stdout.readline() == f"{topic} 0 0\n".encode()
         producer.send_signal(number)
         assert producer.wait(DEADLINE_S) == code
+        assert producer.stdout.read() == f"{topic} 0 1\n".encode()
         assert producer.stderr is not None
         assert producer.stderr.read() == b""
-    assert tidelog_output("consume", topic, "-e", bootstrap=broker.bootstrap_servers) == "one\ntwo\n"
+    consumed = tidelog_output("consume", topic, "-e", bootstrap=broker.bootstrap_servers)
+    assert consumed == f"{longer_than_a_batch}\nlingers\n"
 
 
 def test_a_producer_stopped_while_the_broker_is_unavailable_reports_lost_records() -> None:

@@ -16,7 +16,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.cli import tidelog_failure, tidelog_output
+from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import Received
@@ -102,14 +102,14 @@ def test_a_mounted_topic_has_the_records_of_its_source_and_follows_it(clusters: 
     assert not clusters.own.run(lambda node: "tides-west" in node.services.image().topics_by_name)
     report = clusters.mount("--as", "tides-west", "--execute")
     (partition,) = report["partitions"]
-    end = partition["end_offset"]
+    end: int = partition["end_offset"]
     assert report["mounted"] and end == clusters.topics.border("tides").highest_remote + 1
     assert read(clusters.own, "tides-west", end) == read(clusters.west, "tides", end)
 
     clients = ClientFactory(clusters.own.bootstrap_servers)
     consumer = clients.consumer(CONFLUENT)
     consumer.assign("tides-west", {0: end})
-    new_end = clusters.write(3_000)
+    new_end: int = clusters.write(3_000)
     received: list[Received] = []
 
     def has_received_all() -> bool:
@@ -200,8 +200,26 @@ def test_a_killed_mount_continues_when_it_is_repeated(clusters: Clusters, step: 
 
 def test_fsck_follows_the_segments_of_a_mount(clusters: Clusters) -> None:
     clusters.mount("--as", "checked", "--execute")
-    options = [part for key, value in clusters.options.items() for part in ("-C", f"{key}={value}")]
-    tidelog_output("tier", "fsck", "checked", "--deep", *options, bootstrap=clusters.own.bootstrap_servers)
+
+    def findings(code: int) -> list[dict[str, Any]]:
+        options = (part for key, value in clusters.options.items() for part in ("-C", f"{key}={value}"))
+        result = tidelog(
+            *("tier", "fsck", "checked", "--deep", "--json", *options),
+            bootstrap=clusters.own.bootstrap_servers,
+        )
+        assert (result.exit_code, result.stderr) == (code, ""), result.output
+        listed: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
+        return listed
+
+    assert findings(0) == []
+    log_object = min(path for path in clusters.objects() if path.suffix == ".log")
+    moved = log_object.rename(log_object.with_name("moved"))
+    try:
+        (finding,) = findings(1)
+    finally:
+        moved.rename(log_object)
+    assert (finding["kind"], finding["topic"], finding["partition"]) == ("missing_object", "checked", 0)
+    assert log_object.name in finding["place"]
 
 
 def test_only_mounted_topics_are_unmounted(clusters: Clusters) -> None:

@@ -35,7 +35,8 @@ class Safeguard(Enum):
 def rules_without(disabled: Iterable[Safeguard]) -> QuorumRules:
     """Return the rules of the quorum without those in `disabled`."""
     ablations = tuple(_ABLATIONS[safeguard] for safeguard in sorted(disabled, key=lambda each: each.name))
-    return type("AblatedRules", (*ablations, QuorumRules), {})()
+    rules: QuorumRules = type("AblatedRules", (*ablations, QuorumRules), {})()
+    return rules
 
 
 class _WithoutPreVote(QuorumRules):

@@ -235,8 +235,9 @@ class AiokafkaConsumer:
         """Return the first offset at or after a timestamp; None if there is none."""
         with _errors():
             offsets = LOOP.run(self._consumer.offsets_for_times({self._partition(partition): timestamp_ms}))
-        offset = offsets[self._partition(partition)]
-        return None if offset is None else offset.offset
+        record_place = offsets[self._partition(partition)]
+        offset: int | None = None if record_place is None else record_place.offset
+        return offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
@@ -332,7 +333,8 @@ class AiokafkaAdmin:
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Delete the records below offset `before`; return the new log start offset."""
         key = TopicPartition(topic, partition)
-        return self._run(self.client.delete_records({key: RecordsToDelete(before)}))[key]
+        log_start_offset: int = self._run(self.client.delete_records({key: RecordsToDelete(before)}))[key]
+        return log_start_offset
 
     def groups(self) -> set[str]:
         """Return the ids of all groups."""

@@ -208,8 +208,9 @@ class KafkaPythonConsumer:
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset at or after a timestamp; None if there is none."""
         key = self._partition(partition)
-        offset = self._call(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
-        return None if offset is None or offset.offset < 0 else offset.offset
+        record_place = self._call(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
+        offset: int | None = None if record_place is None or record_place.offset < 0 else record_place.offset
+        return offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""

@@ -113,7 +113,7 @@ def random_messages(
 
 def inner_struct(kind: Kind) -> type[Struct] | None:
     """Return the struct in `kind`, single or in an array."""
-    inner = getattr(kind, "struct", None) or getattr(kind, "element", None)
+    inner: type[Struct] | None = getattr(kind, "struct", None) or getattr(kind, "element", None)
     return inner if inner is not None and issubclass(inner, Struct) else None
 
 

@@ -45,7 +45,10 @@ class Stream:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows written so far."""
-        return self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
+        rows: list[dict[str, Any]] = (
+            self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
+        )
+        return rows
 
     def values(self) -> list[bytes]:
         """Return the values of all rows, sorted."""

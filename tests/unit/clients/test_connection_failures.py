@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import check
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.clients.admin.admin import Admin, UpgradeType
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.consumer.consumer import Consumer
@@ -22,6 +22,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 PARTITIONS = 3
 RECORDS = 6_000
+RECORDS_PER_CUT = 1_000
 TRANSACTIONS = 60
 QUICK: dict[str, Any] = {
     "reconnect_backoff_ms": 1,
@@ -38,6 +39,10 @@ class BreakingNetwork(SystemEnvironment):
         super().__init__(random.Random(seed))
         self.cuts = 0
         self._longest_ms = longest_ms
+
+    async def until_cut(self, count: int) -> None:
+        """Return when `count` connections have been closed."""
+        await eventually(lambda: self.cuts >= count)
 
     async def connect(
         self,
@@ -78,11 +83,10 @@ async def test_records_are_written_once_in_order(servers: str, seed: int) -> Non
             for number in range(RECORDS):
                 value = str(number).encode()
                 deliveries.append(await producer.send(topic, value, partition=number % PARTITIONS))
-                # Records are sent for longer than a connection lasts.
-                if number % 40 == 0:
-                    await asyncio.sleep(0.001)
+                if number % RECORDS_PER_CUT == 0:
+                    await network.until_cut(number // RECORDS_PER_CUT)
             written = await asyncio.gather(*deliveries)
-        assert network.cuts > 3
+        assert network.cuts >= 5
         network = BreakingNetwork(seed, longest_ms=100)
         read: dict[TopicPartition, list[int]] = {}
         options = QUICK | {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4_000}

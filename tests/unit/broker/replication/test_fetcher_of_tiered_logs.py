@@ -11,7 +11,7 @@ import pytest
 from tests.support.logs.partition_logs import NOW_MS, append
 from tests.support.replicas.replica_pair import LEADER, ReplicaPair
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
-from tests.support.waiting import TIMEOUT_S, eventually
+from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.fetcher_metrics import report_fetchers
@@ -106,13 +106,11 @@ class TieredPair:
     async def until_equal(self) -> None:
         """Advance the time until the follower has all records of the leader."""
 
-        async def advance() -> None:
-            while not self.pair.are_equal(T0):
-                await self.pair.pass_ms(20)
-                # Real time, too, for the threads that read the tier.
-                await asyncio.sleep(0.001)
+        def advance() -> bool:
+            self.pair.follower.clock.now_ms += 20
+            return self.pair.are_equal(T0)
 
-        await asyncio.wait_for(advance(), TIMEOUT_S)
+        await eventually(advance)
 
 
 @pytest.fixture

@@ -485,10 +485,15 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_non
 
 
 def test_kip_1023_a_follower_with_records_continues_at_the_local_log_start() -> None:
-    follower = last_tiered(tiered_log(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
+    tier = Tier(Segment(0, 99, ((0, 0),)))
+    follower = last_tiered(tiered_log(4, (0, 0)), tier)
     follower.on_refused()
     follower.offset(-2, 0)
-    follower.offset(-4, 100, epoch=0)
+    assert follower.offset(-4, 100, epoch=0) == []
+    (action,) = follower.epoch_end(0, 0, 300)
+    assert tier.lookups == [(0, 99)]
+    restart = follower.auxiliary(action, (0, 0))
+    assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (0, 100)
 
 
 def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> None:
@@ -500,11 +505,16 @@ def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> Non
 
 
 def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
-    follower = last_tiered(tiered_log(), Tier(Segment(0, 99, ((0, 0),))))
+    tier = Tier(Segment(0, 99, ((0, 0),)))
+    follower = last_tiered(tiered_log(), tier)
     follower.on_refused()
     follower.offset(-2, 0)
     assert follower.offset(-6, -1, error=ErrorCode.UNSUPPORTED_VERSION) == []
-    follower.offset(-4, 100, epoch=0)
+    assert follower.offset(-4, 100, epoch=0) == []
+    (action,) = follower.epoch_end(0, 0, 300)
+    assert tier.lookups == [(0, 99)]
+    restart = follower.auxiliary(action, (0, 0))
+    assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (0, 100)
 
 
 def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:

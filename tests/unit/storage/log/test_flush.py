@@ -111,12 +111,18 @@ def test_a_failed_fsync_is_reported_and_the_recovery_point_stays() -> None:
 
 def test_a_deleted_directory_needs_no_sync() -> None:
     disk = CrashFileSystem()
+    disk.makedirs("/data")
+    disk.sync_all()
     log = open_log(disk)
     append(log, "x")
     plan = log.durability.flush_plan()
     disk.rename(DIRECTORY, "/data/events-0.1-delete")
-    assert DIRECTORY in plan.directories
+    assert plan.directories == (DIRECTORY, "/data")
     plan.run()
+    log.durability.flushed(plan, NOW_MS)
+    assert log.durability.recovery_point == 1
+    after = disk.crash(Survival.LOSE_UNSYNCED)
+    assert after.listdir("/data") == ["events-0.1-delete"], "the directory after the deleted one is synced"
 
 
 def test_appends_continue_during_a_flush(tmp_path: Path) -> None:

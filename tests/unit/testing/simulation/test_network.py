@@ -175,7 +175,7 @@ def test_a_writer_is_paused_while_the_peer_does_not_read() -> None:
 
     async def fill() -> bool:
         loop = asyncio.get_running_loop()
-        paused = loop.create_future()
+        paused: asyncio.Future[bool] = loop.create_future()
 
         class Writer(asyncio.Protocol):
             def pause_writing(self) -> None:

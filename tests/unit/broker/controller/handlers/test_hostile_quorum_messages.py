@@ -110,7 +110,7 @@ async def test_requests_with_extreme_values_do_not_end_the_quorum(voters: int) -
             except KafkaError as error:
                 assert error.code is ErrorCode.INVALID_REQUEST
                 refused += 1
-            await asyncio.sleep(0)
+            await _until_handled(raft)
             assert raft.driver.failure is None, (key, version, message)
         assert refused > 20
         await asyncio.wait(waiting, timeout=TIMEOUT_S)
@@ -142,12 +142,19 @@ async def test_invalid_responses_are_ignored(seed: int) -> None:
             for message in responses(seed):
                 for request_id in _pending_requests(raft):
                     raft.steps.post(ResponseReceived(request_id, message))
-                # Nothing shows that a response was ignored: the driver gets time to handle it.
-                await asyncio.sleep(0.001)
+                await _until_handled(raft)
                 assert raft.driver.failure is None, message
         await nodes.start(2, 3)
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
+
+
+async def _until_handled(raft: RaftNode) -> None:
+    """Return when the driver has handled all events that are queued now."""
+    handled = asyncio.Event()
+    raft.steps.schedule(handled.set)
+    async with asyncio.timeout(TIMEOUT_S):
+        await handled.wait()
 
 
 def _pending_requests(raft: RaftNode) -> list[int]:
