@@ -74,9 +74,9 @@ CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 class EmbeddedCluster:
     """A cluster of `nodes` brokers in a `with` block, or between `start()` and `stop()`.
 
-    `config` has Kafka's keys, which override the defaults above; an unknown key is a ConfigError. Data in
-    `data_dir` remains after `stop()`; without `data_dir` a temporary folder is used and removed. If there is
-    more than one node, each is broker and controller, and topics have up to three replicas. Each node has
+    `config` has Kafka's keys, which override defaults for small clusters; an unknown key is a ConfigError.
+    Data in `data_dir` remains after `stop()`; without `data_dir` a temporary folder is used and removed. If
+    there is more than one node, each is broker and controller, and topics have up to three replicas. Each has
     `directories` log directories, and a rack of its own with `has_racks`. `tiered` enables tiered storage in
     the folder `tier` of the data, with short intervals; a topic uses it with remote.storage.enable. With
     `security`, all listeners are secured; `client_settings` has what clients need, and the folder `security`

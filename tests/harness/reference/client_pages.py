@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, Final
 
 from tests.harness.reference.error_meanings import MEANINGS
@@ -38,7 +39,11 @@ def clients_page() -> str:
     ]
     for each in _CLASSES:
         parts += _class_lines(each)
-    parts += ["## Options of all clients\n", *_options_table(ClientConfig, None)]
+    parts += [
+        "## Options of all clients\n",
+        f"{_text(ClientConfig.__doc__)}\n",
+        *_options_table(ClientConfig, None),
+    ]
     for title, config in _CONFIGS:
         parts += [
             f"\n## Options of {title}\n",
@@ -87,11 +92,30 @@ def _signature(function: Any) -> str:
     """Return the parameters with their defaults, without types."""
     signature = inspect.signature(function)
     parameters = [
-        each.replace(annotation=inspect.Parameter.empty)
+        each.replace(annotation=inspect.Parameter.empty, default=_Default.of(each.default))
         for each in signature.parameters.values()
         if each.name != "self"
     ]
     return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+
+@dataclass(frozen=True)
+class _Default:
+    """A default value that is an enum member or a tuple with names, as an expression that creates it."""
+
+    expression: str
+
+    @classmethod
+    def of(cls, value: object) -> object:
+        """Return a value whose `repr` is the expression; the same value if it is neither of them."""
+        if isinstance(value, Enum):
+            return cls(f"{type(value).__name__}.{value.name}")
+        if hasattr(value, "_field_defaults") and value == type(value)():
+            return cls(f"{type(value).__name__}()")
+        return value
+
+    def __repr__(self) -> str:
+        return self.expression
 
 
 def _options_table(config: type[ClientConfig], base: type[ClientConfig] | None) -> Iterator[str]:

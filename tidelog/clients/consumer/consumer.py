@@ -66,7 +66,7 @@ class Consumer:
     """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
 
     Options: see `ConsumerConfig` (Kafka's names with underscores). Only one task may use it at a time.
-    Errors: KafkaError. Bounds: see `Fetcher` for the records that are fetched in advance.
+    Errors: KafkaError. Bounds: it fetches no more in advance while it buffers `fetch_max_bytes` or more.
     """
 
     def __init__(

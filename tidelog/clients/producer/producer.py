@@ -276,7 +276,11 @@ class Producer:
     # --- transactions ---------------------------------------------------------------------
 
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
-        """Register the transactional id; see `ProducerTransactions.init_transactions`."""
+        """Register the transactional id: abort its open transaction and fence other producers that use it.
+
+        Call it once before the first transaction. Raise KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`
+        (None: `max_block_ms`); then call it again to continue waiting.
+        """
         await self._require_transactions().init_transactions(timeout_ms)
 
     def begin_transaction(self) -> None:
@@ -289,23 +293,38 @@ class Producer:
         group_metadata: ConsumerGroupMetadata,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commit a consumer's offsets as part of the transaction; see `ProducerTransactions`."""
+        """Commit a consumer's offsets as part of the transaction (KIP-447).
+
+        `group_metadata` is from the consumer, which must not commit offsets itself. Raise
+        KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None: `max_block_ms`).
+        """
         transactions = self._require_transactions()
         await transactions.send_offsets_to_transaction(offsets, group_metadata, timeout_ms)
 
     async def commit_transaction(self, timeout_ms: int | None = None) -> None:
-        """Write all sent records, then commit; see `ProducerTransactions.commit_transaction`."""
+        """Write all sent records, then commit the transaction; wait at most `timeout_ms`.
+
+        `timeout_ms` None means `max_block_ms`. After KafkaError(REQUEST_TIMED_OUT), or if the calling task
+        was cancelled, it is unknown whether the transaction is committed; call it again for the result. After
+        AbortableTransactionError, call `abort_transaction`.
+        """
         await self._require_transactions().commit_transaction(timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Abort the transaction; see `ProducerTransactions.abort_transaction`."""
+        """Drop the records that were not sent, and abort the transaction, which hides those that were.
+
+        Wait at most `timeout_ms` (None: `max_block_ms`). After KafkaError(REQUEST_TIMED_OUT), or if the
+        calling task was cancelled, call it again.
+        """
         await self._require_transactions().abort_transaction(timeout_ms)
 
     @asynccontextmanager
     async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
         """Open a transaction for a block; commit it at the end, and abort it after an exception.
 
-        See `ProducerTransactions.transaction`.
+        A cancelled task also aborts it. If the commit fails, the transaction is aborted. A commit that is
+        cancelled, or that takes longer than `commit_timeout_ms` (None: `max_block_ms`, which also limits an
+        abort), continues; see `commit_transaction`.
         """
         async with self._require_transactions().transaction(commit_timeout_ms):
             yield
