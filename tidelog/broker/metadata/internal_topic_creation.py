@@ -3,7 +3,7 @@
 The heartbeat of a member does not wait: a later one finds the topics. While the error of a topic is
 remembered, its creation is not repeated, and heartbeats report the error.
 
-Bounds: the errors of `ERRORS_MAX` topics; the first to expire are forgotten for new ones. Source:
+Bounds: the errors of `ERRORS_MAX` topics; the oldest are forgotten for new ones. Source:
 AutoTopicCreationManager.createStreamsInternalTopics of Apache Kafka 4.3.1.
 """
 
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.base.clock import Clock
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.metadata.topic_creation import ErrorReport
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.messages.create_topics import CreatableTopic
@@ -46,7 +47,9 @@ class InternalTopicCreation:
     def __init__(self, creation: TopicCreator, clock: Clock) -> None:
         self._creation = creation
         self._clock = clock
+        self._log_limit = LogLimit(clock.monotonic_ms)
         self._errors: dict[str, _Error] = {}
+        """The oldest ones first."""
 
     def request(
         self, topics: Iterable[CreatableTopic], client: RequestContext, retry_after_ms: int
@@ -68,11 +71,11 @@ class InternalTopicCreation:
         return errors
 
     def _remember(self, retry_after_ms: int, name: str, text: str) -> None:
-        logger.warning("Cannot create internal topic %s of a streams group: %s", name, text)
-        now_ms = self._clock.monotonic_ms()
-        self._errors[name] = _Error(now_ms + retry_after_ms, text)
+        self._log_limit.log(
+            logger, logging.WARNING, "Cannot create internal topic %s of a streams group: %s", name, text
+        )
+        # One response can have 1,000 errors, so that each must take constant time.
+        self._errors.pop(name, None)
+        self._errors[name] = _Error(self._clock.monotonic_ms() + retry_after_ms, text)
         if len(self._errors) > ERRORS_MAX:
-            kept = {name: error for name, error in self._errors.items() if error.expiry_ms > now_ms}
-            while len(kept) > ERRORS_MAX:
-                del kept[min(kept, key=lambda name: kept[name].expiry_ms)]
-            self._errors = kept
+            del self._errors[next(iter(self._errors))]

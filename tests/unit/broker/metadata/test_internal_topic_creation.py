@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.messages.request_contexts import request_context
 from tidelog.broker.metadata.internal_topic_creation import ERRORS_MAX, InternalTopicCreation
@@ -50,4 +52,11 @@ def test_the_errors_of_a_limited_number_of_topics_are_remembered() -> None:
     for topic in topics:
         creation.request((topic,), CLIENT, RETRY_MS)
         clock.advance_ns(1_000_000)
-    assert len(creation.request(topics, CLIENT, RETRY_MS)) == ERRORS_MAX
+    assert creation.request(topics, CLIENT, RETRY_MS).keys() == {topic.name for topic in topics[5:]}
+
+
+def test_thousands_of_errors_are_logged_in_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    creation = InternalTopicCreation(FailingCreation(), ManualClock())
+    topics = [CreatableTopic(name=f"t{number}") for number in range(3 * ERRORS_MAX)]
+    creation.request(topics, CLIENT, RETRY_MS)
+    assert 0 < len(caplog.records) < 100
