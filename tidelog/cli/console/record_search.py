@@ -1,7 +1,7 @@
 """Searches one partition for the records that the message browser shows.
 
 Bounds: RECORDS_MAX records, RECORDS_SCANNED_MAX scanned ones, TIMEOUT_S; SHOWN_BYTES of key and value, and of
-all headers of a record together.
+all headers of a record together; DECODED_CHARACTERS_MAX of decoded keys and values.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.cli.console.schemas.wire_format import schema_id
 from tidelog.cli.output import bytes_to_json
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
@@ -23,6 +24,8 @@ RECORDS_MAX: Final = 500
 RECORDS_SCANNED_MAX: Final = 50_000
 TIMEOUT_S: Final = 5.0
 SHOWN_BYTES: Final = 16 * 1024
+DECODED_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+"""Of all records together. Four bytes of Avro can be 600,000 characters: an array of nulls."""
 HEADER_OVERHEAD_BYTES: Final = 8
 """Counts for each header in addition, so that empty ones are bounded too."""
 DIGITS_MAX: Final = 19
@@ -101,7 +104,7 @@ async def find_records(
     except TimeoutError:
         pass
     return {
-        "records": [await _decoded(record, decoder) for record in found],
+        "records": await _decoded(found, decoder),
         "next_offset": position,
         "start_offset": start,
         "end_offset": end,
@@ -119,13 +122,35 @@ async def _first_offset(consumer: Consumer, search: RecordSearch, start: Offset,
     return end if found is None else found.offset
 
 
-async def _decoded(record: ConsumerRecord, decoder: SchemaDecoder | None) -> dict[str, Any]:
-    document = _document(record)
-    if decoder is not None:
+async def _decoded(records: Sequence[ConsumerRecord], decoder: SchemaDecoder | None) -> list[dict[str, Any]]:
+    """Return the records with their decoded keys and values, as far as the bound allows."""
+    documents = []
+    characters_left = DECODED_CHARACTERS_MAX
+    for record in records:
+        document = _document(record)
+        documents.append(document)
+        if decoder is None:
+            continue
         for name, data in (("decoded_key", record.key), ("decoded_value", record.value)):
-            if (decoded := await decoder.decode(data)) is not None:
+            if characters_left > 0:
+                decoded = await decoder.decode(data)
+            else:
+                decoded = _not_decoded(data)
+            if decoded is not None:
                 document[name] = decoded
-    return document
+                characters_left -= len(decoded.get("text", ""))
+            # Other requests are served between two values.
+            await asyncio.sleep(0)
+    return documents
+
+
+def _not_decoded(data: bytes | None) -> dict[str, Any] | None:
+    """Return the reason why a value with a schema is not decoded; None for a value without one."""
+    identifier = None if data is None else schema_id(data)
+    if identifier is None:
+        return None
+    text = f"the records before have {DECODED_CHARACTERS_MAX} characters, which is the limit of a search"
+    return {"schema_id": identifier, "error": text}
 
 
 def _document(record: ConsumerRecord) -> dict[str, Any]:
