@@ -1,4 +1,4 @@
-"""Dispatches requests: from the API key and version to the handler, and from its result to the response.
+"""Dispatches requests: from the API key and version to the handler, and from its result to `Responses`.
 
     unknown API key, version not supported   close the connection (ApiVersions: a response in version 0)
     body cannot be decoded                   close the connection
@@ -19,31 +19,32 @@ between two steps.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
-from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.element_release import ElementRelease
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
+from tidelog.broker.api.registered_api import (
+    HandlerResult,
+    RawHandler,
+    RegisteredApi,
+    Response,
+    TypedHandler,
+    body_in_steps,
+)
 from tidelog.broker.api.request_steps import start_steps
+from tidelog.broker.api.responses import Responses, with_throttle_time
 from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
+from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.quotas.event_loop_time import EventLoopTime
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.request_guard import RequestGuard
-from tidelog.protocol.codec import decode_in_steps, decode_prefix, has_more_elements
+from tidelog.protocol.codec import decode_prefix
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.framing import (
-    RequestHeader,
-    encode_response,
-    encode_response_in_steps,
-    read_request_header,
-)
+from tidelog.protocol.framing import RequestHeader, encode_response, read_request_header
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.registry import APIS, Api, ApiKey, request_type
 from tidelog.protocol.schema import ApiMessage
@@ -51,19 +52,10 @@ from tidelog.protocol.steps import Steps
 
 __all__ = ["Dispatcher", "RawHandler", "RequestContext", "TypedHandler"]
 
-logger = logging.getLogger(__name__)
-
-RequestT = TypeVar("RequestT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
-_Response: TypeAlias = ApiMessage | Steps[ApiMessage]
-HandlerResult: TypeAlias = ApiMessage | Awaitable[_Response] | Steps[ApiMessage | Awaitable[_Response]]
-TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
-RawHandler: TypeAlias = Callable[[Request], None]
 
 LARGE_BODY_BYTES: Final = 8 * 1024
 """A longer body is decoded in steps, because decoding it at once may take more than two milliseconds."""
-MANY_ELEMENTS: Final = 500
-"""A response with more elements is encoded in steps."""
 
 
 class Quotas(Protocol):
@@ -99,25 +91,6 @@ class _NoQuotas:
 _NO_QUOTAS: Final = _NoQuotas()
 
 
-@dataclass(slots=True)
-class _RegisteredApi:
-    """One registered API; versions outside `lowest` to `highest` are rejected."""
-
-    api: Api
-    lowest: int
-    highest: int
-    metrics: ApiMetrics
-    on_failed: Callable[[Request, _RegisteredApi, ApiMessage | None, BaseException], None]
-    raw: RawHandler | None = None
-    typed: TypedHandler[Any] | None = None
-    uses_slot: bool = True
-    is_cancellable: bool = False
-
-    def fail(self, request: Request, error: BaseException) -> None:
-        """Respond with an error; see `Request.fail`."""
-        self.on_failed(request, self, None, error)
-
-
 class Dispatcher:
     """The handlers of one kind of listener; a listener is bound with `dispatch`."""
 
@@ -139,11 +112,11 @@ class Dispatcher:
         self._quotas: Quotas = _NO_QUOTAS if quotas is None else quotas
         self._metrics = metrics
         self.clock = clock
-        self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
         self._element_release = ElementRelease(slices)
+        self._responses = Responses(slices, self._element_release, clock)
         self._guard = guard
-        self._entries: dict[int, _RegisteredApi] = {}
+        self._entries: dict[int, RegisteredApi] = {}
 
     def register(
         self, key: ApiKey, handler: TypedHandler[Any], *, uses_slot: bool = True, is_cancellable: bool = False
@@ -193,7 +166,7 @@ class Dispatcher:
             except DecodeError as error:
                 request.close(_malformed(request, entry, error))
             except Exception as error:
-                self._on_failed(request, entry, None, error)
+                self._responses.fail(request, entry, None, error)
         if request.quota is not None:
             request.quota.on_handler_return(self.clock.monotonic_ns() - began_ns)
 
@@ -208,7 +181,7 @@ class Dispatcher:
         throttle_time_ms = self._quotas.throttle_forwarded(
             context.principal, context.header, time.elapsed_ns, getattr(response, "throttle_time_ms", 0)
         )
-        return _with_throttle_time(response, throttle_time_ms)
+        return with_throttle_time(response, throttle_time_ms)
 
     async def call(
         self, context: RequestContext, message: ApiMessage, time: EventLoopTime | None = None
@@ -233,7 +206,7 @@ class Dispatcher:
                     result = await result
             return result
         except Exception as error:
-            code, text = self._code_of(error, entry, context.peer)
+            code, text = self._responses.code_of(error, entry, context.peer)
             if code is ErrorCode.NOT_CONTROLLER:
                 raise
             entry.metrics.errors[code] += 1
@@ -244,19 +217,19 @@ class Dispatcher:
 
     # ---- typed handlers
 
-    def _dispatch_typed(self, request: Request, entry: _RegisteredApi) -> None:
+    def _dispatch_typed(self, request: Request, entry: RegisteredApi) -> None:
         if not entry.uses_slot:
             self._decode(request, entry)
         else:
             # Decoded when it has a slot, because messages take more memory than frames.
             self._channel.submit(request, lambda: self._decode(request, entry))
 
-    def _decode(self, request: Request, entry: _RegisteredApi) -> None:
+    def _decode(self, request: Request, entry: RegisteredApi) -> None:
         """Decode a request, in steps if it is large, and call its handler."""
         if len(request.body) > LARGE_BODY_BYTES:
             self._run(
                 request,
-                _body_in_steps(request, entry),
+                body_in_steps(request, entry),
                 lambda message: self._call_large(request, entry, message),
                 lambda error: self._cannot_decode(request, entry, error),
             )
@@ -268,19 +241,19 @@ class Dispatcher:
             return
         self._call(request, entry, message)
 
-    def _cannot_decode(self, request: Request, entry: _RegisteredApi, error: Exception) -> None:
+    def _cannot_decode(self, request: Request, entry: RegisteredApi, error: Exception) -> None:
         if isinstance(error, DecodeError):
             request.close(_malformed(request, entry, error))
         else:
-            self._log_error("Cannot decode %s from %s", entry.api.name, request.peer, error=error)
+            self._responses.log_error("Cannot decode %s from %s", entry.api.name, request.peer, error=error)
             request.close(f"{entry.api.name} request cannot be decoded")
 
-    def _call_large(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
+    def _call_large(self, request: Request, entry: RegisteredApi, message: ApiMessage) -> None:
         """Pass a decoded message, which may have many elements, to its handler."""
         self._element_release.after_request(request, message)
         self._call(request, entry, message)
 
-    def _call(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
+    def _call(self, request: Request, entry: RegisteredApi, message: ApiMessage) -> None:
         """Pass a decoded message to its handler."""
         assert entry.typed is not None
         # Messages are copies, so the frame can be released before the response.
@@ -297,28 +270,28 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
         except Exception as error:
-            self._on_failed(request, entry, message, error)
+            self._responses.fail(request, entry, message, error)
             return
         self._on_result(request, entry, message, result)
 
     def _on_result(
-        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: HandlerResult
+        self, request: Request, entry: RegisteredApi, message: ApiMessage, result: HandlerResult
     ) -> None:
         """Respond with the result of a handler, at once or when it is complete."""
         if isinstance(result, ApiMessage):
-            self._respond(request, entry, message, result)
+            self._responses.send(request, entry, message, result)
         elif isinstance(result, Generator):
             self._run(
                 request,
                 result,
                 lambda response: self._on_result(request, entry, message, response),
-                lambda error: self._on_failed(request, entry, message, error),
+                lambda error: self._responses.fail(request, entry, message, error),
             )
         else:
             self._await(request, entry, message, result)
 
     def _await(
-        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: Awaitable[_Response]
+        self, request: Request, entry: RegisteredApi, message: ApiMessage, result: Awaitable[Response]
     ) -> None:
         """Respond when a future or a coroutine is done; keep only what an error response needs until then."""
         error_request = needed_for_error(message)
@@ -330,7 +303,7 @@ class Dispatcher:
             if ended.cancelled():
                 request.close(f"{entry.api.name} was cancelled")
             elif (failure := ended.exception()) is not None:
-                self._on_failed(request, entry, error_request, failure)
+                self._responses.fail(request, entry, error_request, failure)
             else:
                 self._on_result(request, entry, error_request, ended.result())
 
@@ -343,7 +316,7 @@ class Dispatcher:
                 request.begin_waiting(lambda _: _cancel(task))
         else:
             error = TypeError(f"the handler of {entry.api.name} returned {result!r}")
-            self._on_failed(request, entry, message, error)
+            self._responses.fail(request, entry, message, error)
 
     def _run(
         self,
@@ -354,85 +327,13 @@ class Dispatcher:
     ) -> None:
         start_steps(self.slices, request, steps, on_completed, on_failed)
 
-    def _respond(
-        self, request: Request, entry: _RegisteredApi, message: ApiMessage, response: ApiMessage
-    ) -> None:
-        code: int = getattr(response, "error_code", 0)
-        if code:
-            entry.metrics.errors[code] += 1
-        self._encode(request, response, lambda error: self._on_failed(request, entry, message, error))
-
-    def _encode(self, request: Request, response: ApiMessage, on_failed: Callable[[Exception], None]) -> None:
-        """Respond, with the throttle time if the client exceeds a quota."""
-        if not request.is_open:
-            return
-        key, version, correlation_id, _ = request.header
-        if request.quota is not None:
-            # The controller sets the throttle time for mutations that a client requests from it directly.
-            controller_throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
-            response = _with_throttle_time(
-                response, request.quota.throttle(request, controller_throttle_time_ms)
-            )
-        if has_more_elements(response, version, MANY_ELEMENTS):
-            steps = encode_response_in_steps(key, version, correlation_id, response)
-
-            def respond(frame: bytearray) -> None:
-                request.respond((frame,))
-                self._element_release.after_response(response, version)
-
-            self._run(request, steps, respond, on_failed)
-            return
-        try:
-            frame = encode_response(key, version, correlation_id, response)
-        except Exception as error:
-            on_failed(error)
-            return
-        request.respond(frame)
-
-    def _on_failed(
-        self, request: Request, entry: _RegisteredApi, message: ApiMessage | None, error: BaseException
-    ) -> None:
-        """Respond with an error after an exception of a handler, or close the connection."""
-        code, text = self._code_of(error, entry, request.peer)
-        entry.metrics.errors[code] += 1
-        if not request.is_open:
-            return
-
-        def close_without_response(fault: Exception | None) -> None:
-            if fault is not None:
-                name, version = entry.api.name, request.header.api_version
-                self._log_error(
-                    "Cannot create the error response of %s version %d", name, version, error=fault
-                )
-            request.close(f"{entry.api.name} failed with {code.name} and has no error response")
-
-        def respond(response: ApiMessage | None) -> None:
-            if response is None:
-                close_without_response(None)
-            else:
-                self._encode(request, response, close_without_response)
-
-        self._run(
-            request, _error_response(request, entry, message, code, text), respond, close_without_response
-        )
-
-    def _code_of(self, error: BaseException, entry: _RegisteredApi, peer: str) -> tuple[ErrorCode, str]:
-        """Return the error for the client; log an exception that is not a KafkaError."""
-        if isinstance(error, KafkaError):
-            return error.code, str(error)
-        self._log_error("Error while handling %s from %s", entry.api.name, peer, error=error)
-        return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
-
-    def _log_error(self, message: str, *arguments: object, error: BaseException) -> None:
-        self._log_limit.log(logger, logging.ERROR, message, *arguments, error=error)
-
-    def _add(self, key: ApiKey) -> _RegisteredApi:
+    def _add(self, key: ApiKey) -> RegisteredApi:
         assert key not in self._entries, f"{key.name} already has a handler"
         api = APIS[key]
         # Produce advertises versions 0 to 2, for which no messages are defined any more.
         lowest = max(api.lowest, request_type(key).valid_versions.lowest)
         metrics = self._metrics.of(api.name, api.highest)
-        entry = self._entries[key] = _RegisteredApi(api, lowest, api.highest, metrics, self._on_failed)
+        entry = self._entries[key] = RegisteredApi(api, lowest, api.highest, metrics, self._responses.fail)
         return entry
 
 
@@ -441,13 +342,7 @@ def _cancel(waiting: asyncio.Future[Any]) -> None:
     waiting.cancel()
 
 
-def _with_throttle_time(response: ApiMessage, throttle_time_ms: int) -> ApiMessage:
-    if not throttle_time_ms or not hasattr(response, "throttle_time_ms"):
-        return response
-    return cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
-
-
-def _reject(request: Request, header: RequestHeader, entry: _RegisteredApi | None) -> None:
+def _reject(request: Request, header: RequestHeader, entry: RegisteredApi | None) -> None:
     """Reject a request of an API or a version that is not served; `entry` is None for an unknown API."""
     if entry is None:
         request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
@@ -468,25 +363,11 @@ def _reject(request: Request, header: RequestHeader, entry: _RegisteredApi | Non
         )
 
 
-def _body(request: Request, entry: _RegisteredApi) -> ApiMessage:
+def _body(request: Request, entry: RegisteredApi) -> ApiMessage:
     """Return the decoded body. Ignore bytes after it, as Kafka does: librdkafka sends some."""
     version = request.header.api_version
     return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
 
 
-def _body_in_steps(request: Request, entry: _RegisteredApi) -> Steps[ApiMessage]:
-    return decode_in_steps(request_type(entry.api.key), request.body, request.header.api_version)
-
-
-def _error_response(
-    request: Request, entry: _RegisteredApi, message: ApiMessage | None, code: ErrorCode, text: str
-) -> Steps[ApiMessage | None]:
-    """Return the error response; decode the request of a raw handler for it."""
-    decoded = message
-    if decoded is None:
-        decoded = yield from _body_in_steps(request, entry)
-    return (yield from error_response_in_steps(decoded, request.header.api_version, code, text))
-
-
-def _malformed(request: Request, entry: _RegisteredApi, error: DecodeError) -> str:
+def _malformed(request: Request, entry: RegisteredApi, error: DecodeError) -> str:
     return f"malformed {entry.api.name} request version {request.header.api_version}: {error}"
