@@ -46,7 +46,11 @@ _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class LeaderRecovery:
-    """One task for each partition that awaits its recovery."""
+    """One task for each partition that awaits its recovery.
+
+    `register_new` registers the new segments of a mounted partition. `backoff` has the pauses between two
+    attempts. Bounds: one task for each partition of this node.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ MEMORY_WAIT_MS: Final = 100
 class MeteredReader:
     """Forwards reads to a remote log reader and counts them.
 
-    Errors: those of the remote log reader.
+    Errors: PoolFull, KafkaError; see `RemoteLogReader`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class MeteredReader:
         """The total duration of these reads."""
 
     async def read(self, request: RemoteReadRequest) -> RemoteRead:
-        """Return batches from an offset on."""
+        """Return complete batches of one remote segment, from the one with the requested offset."""
         figures = self._figures.topic(request.topic_id_partition.topic)
         figures.fetch_requests += 1
         started_ms = self._clock.monotonic_ms()
@@ -65,11 +65,14 @@ class MeteredReader:
         return read
 
     async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
-        """Return the first remote record at or after a timestamp; None if there is none."""
+        """Return the first record at or after a timestamp among those that are only in remote storage.
+
+        None if there is none: then the local log must be searched.
+        """
         return await self._reader.offset_for_timestamp(search)
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """Return the state with which a follower restarts after a segment; the fetcher counts attempts."""
+        """Return leader epochs and producers at the end of a segment; the fetcher counts the attempts."""
         return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:

@@ -60,7 +60,11 @@ SEGMENTS_PER_SLICE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountPorts:
-    """The ports of mounts to their node; `store` is the store of the node with its mounts."""
+    """The ports of mounts to their node.
+
+    `store` is the store of the node with its mounts; `run_in_thread` runs calls that wait for it.
+    `interval_ms` returns the time between two listings of a source.
+    """
 
     metadata: RemoteLogMetadataManager
     reader: AuxiliaryReader
@@ -104,7 +108,10 @@ class MountFollower:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def register_new(self, partition: Partition) -> Found | None:
-        """Register the segments that have appeared at the source; return None for a topic without a mount."""
+        """Register the segments that have appeared at the source; return None for a topic without a mount.
+
+        The remote metadata of the partition must be ready. Errors: RemoteStorageError, RemoteMetadataError.
+        """
         source = partition.log.config.tidelog_source
         if source is None or source.mount is None:
             return None
@@ -144,7 +151,12 @@ class MountFollower:
         return found._replace(missing=missing)
 
     async def follow_once(self, partition: Partition) -> bool:
-        """Follow the source once; return whether there is more to do at once."""
+        """Register new segments, apply them to the log and delete those that the source has deleted.
+
+        Return whether the source has more new segments; False, too, if the remote metadata is not ready or
+        this node has lost the leadership. Errors: RemoteStorageError, RemoteMetadataError, KafkaError,
+        PoolFull.
+        """
         name, metadata = _name_of(partition), self._ports.metadata
         if not metadata.is_ready(name):
             return False

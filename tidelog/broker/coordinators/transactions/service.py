@@ -56,7 +56,12 @@ class TransactionPorts:
 
 
 class TransactionService:
-    """Serves the transactional ids of the partitions of `__transaction_state` that this node leads."""
+    """Serves the transactional ids of the partitions of `__transaction_state` that this node leads.
+
+    Errors of all commands: KafkaError INVALID_REQUEST for an empty transactional id, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, and the error of the append. REQUEST_TIMED_OUT means that the records were
+    not committed within `request.timeout.ms`; they may still be.
+    """
 
     def __init__(
         self, config: TransactionConfig, log: StateLog, timer: Timer, clock: Clock, ports: TransactionPorts
@@ -123,7 +128,12 @@ class TransactionService:
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """Return the id and epoch of a producer, which has `expected` if it continues after an error."""
+        """Return the id and epoch of a producer, which has `expected` if it continues after an error.
+
+        `timeout_ms` limits each transaction of the producer. Errors: INVALID_TRANSACTION_TIMEOUT;
+        PRODUCER_FENCED if `expected` is not current; CONCURRENT_TRANSACTIONS while the transaction of the
+        previous producer is being aborted.
+        """
 
         def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
             return shard.coordinator.init_producer(
@@ -146,7 +156,9 @@ class TransactionService:
         """Add partitions to the producer's transaction.
 
         Brokers that lead partitions of one transaction send their requests at the same time. Kafka responds
-        to the second with CONCURRENT_TRANSACTIONS. Here it waits until the first has been committed.
+        to the second with CONCURRENT_TRANSACTIONS. Here it waits until the first has been committed, for at
+        most `request.timeout.ms`.
+        Errors: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
 
         def command(shard: _Shard, _: ProducerId | None) -> Outcome[None]:
@@ -165,7 +177,10 @@ class TransactionService:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return for each partition NONE, or the error if it is not in the producer's transaction."""
+        """Return NONE for each partition of the transaction and TRANSACTION_ABORTABLE for every other.
+
+        Errors: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
         coordinator = self._shard(transactional_id).coordinator
         return coordinator.verify_partitions(transactional_id, producer, partitions)
 
@@ -176,7 +191,11 @@ class TransactionService:
         is_commit: bool,
         client_transaction_version: int,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort the transaction. Return the id and epoch that the producer continues with."""
+        """Commit or abort the transaction. Return the id and epoch that the producer continues with.
+
+        It returns when the decision is committed; the markers are written after that. Errors:
+        INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
 
         def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
             return shard.coordinator.end_transaction(

@@ -162,7 +162,11 @@ class AddPartitionsToTxnManager:
     async def add_or_verify(
         self, transaction: ProducerTransaction, partitions: Collection[TopicPartition]
     ) -> PartitionErrors:
-        """Return the errors of the partitions that are not in the transaction or could not be added."""
+        """Return the errors of the partitions that are not in the transaction or could not be added.
+
+        The result is empty if all are in it. Without a known coordinator, and after `close`, each partition
+        has COORDINATOR_NOT_AVAILABLE.
+        """
         started_ms = self._monotonic_ms()
         broker = self._coordinator(transaction.transactional_id)
         if broker is None or self._is_closed:

@@ -103,7 +103,11 @@ class TransactionVerifier:
     async def verify_with_retries(
         self, transaction: ProducerTransaction, batches: Collection[FirstBatch]
     ) -> Verifications:
-        """Do the same as `verify`, and retry for a while if the previous transaction is still ending."""
+        """Do the same as `verify`, and retry while the previous transaction is still ending.
+
+        Wait `retry_backoff_ms` before a retry. After `retry_backoff_max_ms` there is no further one, and the
+        result has CONCURRENT_TRANSACTIONS. Only producers that add partitions implicitly need retries.
+        """
         settings = self._settings()
         deadline_ms = self._clock.monotonic_ms() + settings.retry_backoff_max_ms
         while True:
