@@ -80,7 +80,10 @@ class GroupUpdate:
         return GroupChange(group, epoch, configured, member)
 
     def configured(self, group: StreamsGroup) -> ConfiguredTopology | None:
-        """Return the topology of a group, compared with the topics that exist; None if it has none."""
+        """Return the topology of a group, compared with the topics that exist; None if it has none.
+
+        Raise STREAMS_INVALID_TOPOLOGY.
+        """
         if group.configured is None and group.topology is not None:
             self._configure(group, group.topology)
         return group.configured

@@ -52,6 +52,7 @@ from tidelog.broker.coordinators.groups.streams.topology_status import Heartbeat
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.coordinator_records.streams_group import Endpoint
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.messages.streams_group_heartbeat import (
     ResponseTaskIds,
     Status,
@@ -175,7 +176,12 @@ class StreamsHeartbeatCommand:
 
     def on_delay_ended(self, group: StreamsGroup, now: Moment) -> Writes:
         """Return the records of the first target of a group, whose members joined during the delay."""
-        configured = None if group.is_empty else self._update.configured(group)
+        try:
+            configured = None if group.is_empty else self._update.configured(group)
+        except KafkaError as error:
+            # A source topic has been created meanwhile. The members get the error with their next heartbeats.
+            logger.warning("Group %s: its topology cannot be used: %s", group.group_id, error)
+            return NO_WRITES
         if configured is None:
             return NO_WRITES
         settings = self._settings.of_group(group.group_id)

@@ -146,6 +146,28 @@ def test_a_group_without_heartbeats_during_the_delay_is_assigned_when_it_ends() 
     assert len(member.active) == 4
 
 
+def test_a_topology_that_proves_invalid_during_the_delay_does_not_stop_the_deadlines_of_others() -> None:
+    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    # Whether the loop can be resolved is checked when the source topic exists.
+    loop = Subtopology(
+        subtopology_id="1",
+        repartition_source_topics=(TopicInfo(name="loop"),),
+        repartition_sink_topics=("loop",),
+    )
+    source = Subtopology(subtopology_id="0", source_topics=("late",))
+    invalid = StreamsClient("a", topology=Topology(epoch=0, subtopologies=(source, loop)))
+    invalid.heartbeat(coordinator)
+    assert invalid.statuses()[-1] == HeartbeatStatus.MISSING_SOURCE_TOPICS
+    coordinator.add_partitions("late", 1)
+    other = StreamsClient("b", group_id="other")
+    other.heartbeat(coordinator)
+    create_missing(coordinator, other)
+    coordinator.pass_time(3_000)
+    other.heartbeat(coordinator)
+    assert len(other.active) == 4
+    assert rejection(invalid, coordinator, invalid.epoch)[0] is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
 def test_assignments_are_at_least_an_interval_apart() -> None:
     coordinator = new_coordinator(group_streams_assignment_interval_ms=1000)
     first, second = StreamsClient("a"), StreamsClient("b")
