@@ -1,7 +1,8 @@
-"""Kafka's program for streams groups prints the same for Tidelog and for Apache Kafka."""
+"""Kafka's program for streams groups prints the same for Tidelog and for Apache Kafka, as does Tidelog's."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.streams_application import CountReader, Instance
 from tests.kafka.tools import KafkaTools
+from tests.support.cli import tidelog, tidelog_output
 from tests.support.waiting import wait_until
 
 SETTINGS = {
@@ -86,6 +88,7 @@ class Transcript:
             instance.kill()
         self.run("--list", "--state")
         self.run("--describe", *GROUP, "--state")
+        self.compare_reset_with_tidelog()
         self.run("--reset-offsets", *GROUP, "--input-topic", "lines", "--shift-by", "-3", "--dry-run")
         self.run("--reset-offsets", *GROUP, "--input-topic", "lines:1", "--to-earliest", "--execute")
         self.run("--reset-offsets", *GROUP, "--input-topic", "missing", "--to-earliest", "--execute")
@@ -100,6 +103,49 @@ class Transcript:
         self.run("--list", "--state", "Stable")
         for part in ("--offsets", "--state", "--members"):
             self.run("--describe", *GROUP, part, "--verbose")
+        self.compare_with_tidelog()
+
+    def compare_with_tidelog(self) -> None:
+        """Check that `tidelog streams-group` shows the states, offsets and lags of Kafka's program."""
+        servers = self.tools.bootstrap_servers
+        states = json.loads(tidelog_output("streams-group", "list", "--json", bootstrap=servers))
+        listed = [[each["group_id"], each["state"]] for each in states]
+        assert listed == self._rows("--list", "--state")
+        described = tidelog_output("streams-group", "describe", "words", "--json", bootstrap=servers)
+        (document,) = json.loads(described)
+        own = [
+            [
+                each["topic"],
+                str(each["partition"]),
+                "-" if each["committed_offset"] is None else str(each["committed_offset"]),
+                str(each["log_end_offset"]),
+                str(each["lag"]),
+            ]
+            for each in document["partitions"]
+        ]
+        kafkas = self._rows("--describe", *GROUP, "--offsets", "--verbose")
+        # Columns: group, topic, partition, committed offset, leader epoch, end, lag.
+        assert own == sorted([*row[1:4], *row[5:7]] for row in kafkas)
+        assert {row[0] for row in own} == {"lines", "words-words-repartition"}
+
+    def compare_reset_with_tidelog(self) -> None:
+        """Check that a dry run of both programs for all topics has the same new offsets."""
+        planned = tidelog(
+            "streams-group", "reset-offsets", "words", "--all-topics", "--to-earliest", "--json",
+            bootstrap=self.tools.bootstrap_servers,
+        )  # fmt: skip
+        own = [
+            [each["topic"], str(each["partition"]), str(each["new_offset"])]
+            for each in json.loads(planned.stdout)["partitions"]
+        ]
+        kafkas = self._rows("--reset-offsets", *GROUP, "--all-input-topics", "--to-earliest", "--dry-run")
+        assert own == sorted(row[1:] for row in kafkas)
+        assert own
+
+    def _rows(self, *arguments: str) -> list[list[str]]:
+        """Return the words of each line about the group that the program prints."""
+        lines = self.tools.run("kafka-streams-groups", *arguments).splitlines()
+        return [line.split() for line in lines if line.startswith("words ")]
 
     def _lag(self) -> int:
         """Return the sum of the lags that the program prints; -1 if one is unknown."""

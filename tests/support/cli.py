@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from typer.testing import CliRunner, Result
 
 from tidelog.cli.app import app
+
+TERMINAL_WIDTH: Final = 80
 
 
 def tidelog(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | None = None) -> Result:

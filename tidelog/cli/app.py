@@ -39,6 +39,9 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "share-group": LazyCommand(
         "groups.share_group", "List, describe and delete share groups; reset their offsets."
     ),
+    "streams-group": LazyCommand(
+        "groups.streams_group", "List, describe and delete streams groups; reset their offsets."
+    ),
     "transactions": LazyCommand(
         "transactions.transactions", "List, describe and abort transactions; find hanging transactions."
     ),

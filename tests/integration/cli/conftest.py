@@ -1,4 +1,4 @@
-"""One node with remote storage per module that has no cluster of its own, and a topic per test."""
+"""One node with remote storage per module without a cluster of its own, a topic per test, a terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.cli import TERMINAL_WIDTH
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
@@ -39,3 +40,11 @@ def topic(tiered: TieredTopics) -> str:
     name = f"tides-{uuid4().hex[:8]}"
     tiered.create(name)
     return name
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let standard output be a terminal of 80 columns."""
+    monkeypatch.setattr("tidelog.cli.output._is_terminal", lambda: True)
+    for key, value in (("COLUMNS", str(TERMINAL_WIDTH)), ("TERM", "dumb"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(key, value)

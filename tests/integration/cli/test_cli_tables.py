@@ -11,27 +11,18 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from tests.support.cli import tidelog, tidelog_output
+from tests.support.cli import TERMINAL_WIDTH, tidelog, tidelog_output
 from tidelog.cli.app import COMMANDS
 from tidelog.cli.output import print_table
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.testing.embedded import EmbeddedCluster
 
-WIDTH = 80
 LONG_TOPIC = "tides-of-the-northern-harbour." * 7
 LONG_GROUP = "readers of the northern harbour, " * 7
 COMMANDS_WITHOUT_RESULT = {
     "dev", "broker", "produce", "cluster start", "cluster logs", "storage random-uuid", "console",
 }  # fmt: skip
 """Commands that run until they are stopped, or print only what they were asked for."""
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let standard output be a terminal of 80 columns."""
-    monkeypatch.setattr("tidelog.cli.output._is_terminal", lambda: True)
-    for key, value in (("COLUMNS", str(WIDTH)), ("TERM", "dumb"), ("NO_COLOR", "1")):
-        monkeypatch.setenv(key, value)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +64,7 @@ def test_tables_fit_in_80_columns(command: str, cluster: EmbeddedCluster) -> Non
     # A line of its own for a whole name is no table.
     tables = [line for line in lines if LONG_TOPIC not in line and LONG_GROUP not in line]
     assert tables
-    assert [line for line in tables if len(line.rstrip()) > WIDTH] == []
+    assert [line for line in tables if len(line.rstrip()) > TERMINAL_WIDTH] == []
 
 
 @pytest.mark.usefixtures("terminal")
@@ -84,7 +75,7 @@ def test_numbers_are_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(str(offset) in line for line in lines)
     parts = (line.split()[0] for line in lines if "OFFSET" not in line)
     assert "".join(parts) == LONG_TOPIC
-    assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, lines)) <= TERMINAL_WIDTH
 
 
 @pytest.mark.usefixtures("terminal")

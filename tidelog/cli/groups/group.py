@@ -10,6 +10,7 @@ import typer
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.groups import offsets
+from tidelog.cli.groups.typed_groups import Groups
 from tidelog.cli.options import AsJson, NamesOnly
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
@@ -25,8 +26,6 @@ app = typer.Typer(
 )
 
 offsets.register(app)
-
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The ids of the groups.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,11 @@ def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False)
         for index, (group, lags) in enumerate(descriptions):
             if index:
                 print()
-            _print_group(group, lags)
+            print_group(group, lags)
+            if group.epochs is not None and group.members:
+                print()
+                _print_members(group)
+            print_lags(lags)
     fail_unless_all(len(names), len(descriptions))
 
 
@@ -98,10 +101,11 @@ async def describe_groups(
 ) -> list[tuple[GroupDescription, list[PartitionLag]]]:
     """Return the groups that exist with their lag; print an error for each of the others."""
     groups = succeeded(await admin.describe_groups(names))
-    return [(group, await _lags(admin, group)) for group in groups.values()]
+    return [(group, await partition_lags(admin, group)) for group in groups.values()]
 
 
-async def _lags(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
+async def partition_lags(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
+    """Return the lag of a group in each partition that has a committed offset or is assigned to a member."""
     committed = await admin.list_group_offsets(group.group_id)
     owners = {
         partition: member
@@ -140,7 +144,8 @@ def _lag(
     )
 
 
-def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
+def print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    """Print the state of a group."""
     print(f"group        {group.group_id}")
     print(f"state        {group.state}")
     print(f"type         {group.group_type}")
@@ -150,22 +155,27 @@ def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
     print(f"coordinator  {group.coordinator_id}")
     print(f"members      {len(group.members)}")
     print(f"total lag    {sum(entry.lag or 0 for entry in lags)}")
-    if group.epochs is not None and group.members:
-        print()
-        print_table(
-            ("member", "epoch", "protocol", "client", "partitions", "target"),
-            [
-                (
-                    member.member_id,
-                    member.member_epoch,
-                    _protocol(group, member),
-                    member.client_id,
-                    _partition_count(member.assignment),
-                    _partition_count(member.target_assignment),
-                )
-                for member in group.members
-            ],
-        )
+
+
+def _print_members(group: GroupDescription) -> None:
+    print_table(
+        ("member", "epoch", "protocol", "client", "partitions", "target"),
+        [
+            (
+                member.member_id,
+                member.member_epoch,
+                _protocol(group, member),
+                member.client_id,
+                _partition_count(member.assignment),
+                _partition_count(member.target_assignment),
+            )
+            for member in group.members
+        ],
+    )
+
+
+def print_lags(lags: list[PartitionLag]) -> None:
+    """Print the offsets and the lag of each partition as a table after an empty line."""
     if lags:
         print()
         print_table(

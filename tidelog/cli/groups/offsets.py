@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -28,12 +29,13 @@ from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.partition_offsets import listed_offsets
 from tidelog.cli.topics.moves import partitions_of
-from tidelog.clients.admin.admin import Admin, OffsetSpec
+from tidelog.clients.admin.admin import Admin, GroupDescription, OffsetSpec
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 
 INACTIVE_STATES = ("Empty", "Dead")
 
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")]
 Topics = Annotated[
     list[str],
     typer.Option("--topic", metavar="TOPIC[:N,N]", help="A topic, or partitions of it; may be repeated."),
@@ -106,7 +108,7 @@ def _requested_reset(**values: object) -> RequestedReset:
 
 
 def reset_offsets(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")],
+    group: Group,
     cluster: ClusterConnection,
     requested: RequestedReset,
     topic: Topics = [],  # noqa: B006
@@ -120,17 +122,26 @@ def reset_offsets(
     Example: tidelog group reset-offsets harbour --topic tides --to-datetime 2026-11-28T09:14:00 --execute
     """
     reset = requested.resolve(group)
-    if bool(topic) + all_topics + (reset.way is ResetWay.FROM_FILE) != 1:
-        raise UsageFailure("give --topic, --all-topics or --from-file")
-
+    require_one_scope(reset, topic, all_topics=all_topics)
     plan, results = with_admin(
         cluster, lambda admin: reset_group(admin, group, topic, reset, execute=execute)
     )
     written = succeeded(results)
-    _print_plan(plan, export, as_json)
+    print_plan(plan, export=export, as_json=as_json)
     if not execute:
-        complain(f"dry run: --execute resets {count_text(len(plan), 'offset')} of group {group!r}")
+        complain_about_dry_run(plan, group)
     fail_unless_all(len(results), len(written))
+
+
+def require_one_scope(reset: OffsetReset, topics: list[str], *, all_topics: bool) -> None:
+    """Raise UsageFailure unless exactly one of topics, all topics and a file is given."""
+    if bool(topics) + all_topics + (reset.way is ResetWay.FROM_FILE) != 1:
+        raise UsageFailure("give --topic, --all-topics or --from-file")
+
+
+def complain_about_dry_run(plan: list[PlannedOffset], group: str) -> None:
+    """Print that the offsets were not changed."""
+    complain(f"dry run: --execute resets {count_text(len(plan), 'offset')} of group {group!r}")
 
 
 async def reset_group(
@@ -140,40 +151,61 @@ async def reset_group(
 
     Errors: KafkaError; UsageFailure if the group has members, or the reset does not apply to it.
     """
-    await _require_inactive(admin, group)
-    plan = await _plan(admin, group, topics, reset)
-    if not execute:
-        return plan, {}
-    offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
-    return plan, await admin.alter_group_offsets(group, offsets, timeout_ms=OPERATION_TIMEOUT_MS)
-
-
-async def _require_inactive(admin: Admin, group: str) -> None:
-    """Raise UsageFailure if the group has members: they would overwrite the offsets."""
     description = (await admin.describe_groups([group]))[group]
-    if isinstance(description, KafkaError):
-        # The first commit creates a group, as with Kafka's tool.
-        if description.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise description
-    elif description.state not in INACTIVE_STATES:
+    if not isinstance(description, KafkaError):
+        require_inactive(description)
+    elif description.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+        raise description
+    # The first commit creates a group, as with Kafka's tool.
+    committed = await committed_offsets(admin, group)
+    partitions = await partitions_to_reset(admin, group, topics, committed, reset)
+    plan = await plan_offsets(admin, partitions, committed, reset)
+    return plan, await set_offsets(admin, group, plan) if execute else {}
+
+
+def require_inactive(group: GroupDescription) -> None:
+    """Raise UsageFailure if the group has members: they would overwrite the offsets."""
+    if group.state not in INACTIVE_STATES:
         raise UsageFailure(
-            f"offsets can only be reset if the group {group!r} is inactive;"
-            f" it is {description.state} and has {count_text(len(description.members), 'member')}"
+            f"offsets can only be reset if the group {group.group_id!r} is inactive;"
+            f" it is {group.state} and has {count_text(len(group.members), 'member')}"
         )
 
 
-async def _plan(admin: Admin, group: str, topics: list[str], reset: OffsetReset) -> list[PlannedOffset]:
-    committed = {
-        partition: found.offset for partition, found in (await admin.list_group_offsets(group)).items()
-    }
+async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, Offset]:
+    """Return all committed offsets of a group."""
+    return {partition: found.offset for partition, found in (await admin.list_group_offsets(group)).items()}
+
+
+async def partitions_to_reset(
+    admin: Admin, group: str, topics: list[str], committed: Iterable[TopicPartition], reset: OffsetReset
+) -> list[TopicPartition]:
+    """Return the partitions of the file or of `topics`; without both, those with committed offsets."""
     if reset.way is ResetWay.FROM_FILE:
-        partitions = sorted(reset.offsets)
-    elif topics:
-        partitions = sorted(await partitions_of(admin, topics))
-    else:
-        partitions = sorted(committed)
-        if not partitions:
-            raise UsageFailure(f"--all-topics: group {group!r} has no committed offsets")
+        return sorted(reset.offsets)
+    if topics:
+        return sorted(await partitions_of(admin, topics))
+    partitions = sorted(committed)
+    if not partitions:
+        raise UsageFailure(f"--all-topics: group {group!r} has no committed offsets")
+    return partitions
+
+
+async def set_offsets(
+    admin: Admin, group: str, plan: list[PlannedOffset]
+) -> dict[TopicPartition, KafkaError | None]:
+    """Commit the new offsets of a plan; return None or the error of each partition."""
+    offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
+    return await admin.alter_group_offsets(group, offsets, timeout_ms=OPERATION_TIMEOUT_MS)
+
+
+async def plan_offsets(
+    admin: Admin,
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, Offset],
+    reset: OffsetReset,
+) -> list[PlannedOffset]:
+    """Return the new offset of each partition. Errors: KafkaError; UsageFailure."""
     beginnings = await listed_offsets(admin, partitions, OffsetSpec.EARLIEST)
     ends = await listed_offsets(admin, partitions, OffsetSpec.LATEST)
     at_times = await listed_offsets(admin, partitions, reset.number) if reset.way in TIME_WAYS else {}
@@ -193,7 +225,8 @@ async def _plan(admin: Admin, group: str, topics: list[str], reset: OffsetReset)
     ]
 
 
-def _print_plan(plan: list[PlannedOffset], export: bool, as_json: bool) -> None:
+def print_plan(plan: list[PlannedOffset], *, export: bool, as_json: bool) -> None:
+    """Print the new offsets as a table, as CSV or as JSON."""
     if export:
         offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
         print(offsets_text(offsets), end="")
@@ -208,5 +241,9 @@ def _print_plan(plan: list[PlannedOffset], export: bool, as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `tidelog group`."""
-    command = with_options(reset_offsets, RequestedReset, _WAYS, _requested_reset)
-    app.command("reset-offsets")(connects(command))
+    app.command("reset-offsets")(connects(with_ways(reset_offsets)))
+
+
+def with_ways(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` with the options of all ways instead of its parameter of type `RequestedReset`."""
+    return with_options(command, RequestedReset, _WAYS, _requested_reset)

@@ -12,7 +12,8 @@ from tidelog.base.count_text import count_text
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain
-from tidelog.cli.groups.offsets import INACTIVE_STATES, Execute, Topics
+from tidelog.cli.groups.offsets import Execute, Group, Topics, require_inactive
+from tidelog.cli.groups.typed_groups import Groups, delete_groups, print_groups
 from tidelog.cli.offset_reset import parse_datetime
 from tidelog.cli.options import AsJson, NamesOnly
 from tidelog.cli.output import print_json, print_lines, print_table
@@ -30,9 +31,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")]
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The ids of the groups.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +66,7 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List share groups."""
-    groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state, types=[SHARE]))
-    groups = [groups_by_name[name] for name in sorted(groups_by_name)]
-    if as_json:
-        print_json(groups)
-    elif names_only:
-        print_lines(group.group_id for group in groups)
-    else:
-        print_table(("group", "state"), [(group.group_id, group.state) for group in groups])
+    print_groups(cluster, SHARE, state, names_only=names_only, as_json=as_json)
 
 
 @app.command()
@@ -223,7 +214,7 @@ def reset_offsets(
     spec = OffsetSpec.EARLIEST if to_earliest else OffsetSpec.LATEST
 
     async def work(admin: Admin) -> tuple[list[PlannedOffset], dict[TopicPartition, KafkaError | None]]:
-        await _require_inactive(admin, name)
+        require_inactive(await describe_share_group(admin, name))
         current = await _offsets(admin, name)
         partitions = sorted(await partitions_of(admin, topic)) if topic else sorted(current)
         if not partitions:
@@ -266,16 +257,6 @@ async def describe_share_group(admin: Admin, group: str) -> GroupDescription:
     return description
 
 
-async def _require_inactive(admin: Admin, group: str) -> None:
-    """Raise KafkaError if the group does not exist, UsageFailure if it has members."""
-    description = await describe_share_group(admin, group)
-    if description.state not in INACTIVE_STATES:
-        raise UsageFailure(
-            f"offsets can only be reset if the group {group!r} is inactive;"
-            f" it is {description.state} and has {count_text(len(description.members), 'member')}"
-        )
-
-
 @app.command("delete-offsets")
 @connects
 def delete_offsets(
@@ -304,11 +285,7 @@ def delete(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -
     """Delete share groups without members, and their offsets."""
 
     async def work(admin: Admin) -> dict[str, KafkaError | None]:
-        described = await admin.describe_share_groups(names)
-        results: dict[str, KafkaError | None] = {
-            name: error for name, error in described.items() if isinstance(error, KafkaError)
-        }
-        return results | await admin.delete_groups([name for name in described if name not in results])
+        return await delete_groups(admin, await admin.describe_share_groups(names))
 
     deleted = succeeded(with_admin(cluster, work))
     if as_json:

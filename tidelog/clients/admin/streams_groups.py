@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
+from tidelog.clients.admin.streams_topology import (
+    StreamsMember,
+    StreamsSubtopology,
+    StreamsTasks,
+    StreamsTopology,
+)
 from tidelog.clients.admin.types import ConsumerGroupEpochs, GroupDescription, GroupMember
 from tidelog.clients.groups.assignors.subscription import Assignment, Subscription
 from tidelog.protocol.ids import BrokerId, TopicPartition
@@ -20,47 +26,62 @@ def description_of(group: messages.DescribedGroup, coordinator_id: BrokerId) -> 
 
     The assignment of a member has the partitions that its active tasks read.
     """
-    topics = _topics_of_subtopologies(group.topology)
+    topology = None if group.topology is None else _topology(group.topology)
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
         protocol_type=STREAMS_GROUP_TYPE,
         protocol=_ASSIGNOR,
-        members=tuple(_member(member, topics) for member in group.members),
+        members=tuple(_member(member, topology) for member in group.members),
         coordinator_id=coordinator_id,
         group_type=STREAMS_GROUP_TYPE,
         epochs=ConsumerGroupEpochs(group.group_epoch, group.assignment_epoch),
+        topology=topology,
     )
 
 
-def _topics_of_subtopologies(topology: messages.Topology | None) -> dict[str, tuple[str, ...]]:
-    """Return the topics that each subtopology reads."""
-    subtopologies = () if topology is None else topology.subtopologies or ()
-    return {
-        each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
-        for each in subtopologies
-    }
+def _topology(topology: messages.Topology) -> StreamsTopology:
+    return StreamsTopology(
+        epoch=topology.epoch,
+        subtopologies=tuple(
+            StreamsSubtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=each.source_topics,
+                repartition_source_topics=tuple(topic.name for topic in each.repartition_source_topics),
+                changelog_topics=tuple(topic.name for topic in each.state_changelog_topics),
+            )
+            for each in topology.subtopologies or ()
+        ),
+    )
 
 
-def _member(member: messages.Member, topics: Mapping[str, Iterable[str]]) -> GroupMember:
+def _member(member: messages.Member, topology: StreamsTopology | None) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         subscription=Subscription(
-            topics=tuple(sorted({name for names in topics.values() for name in names})),
+            topics=() if topology is None else tuple(sorted(topology.input_topics)),
             rack_id=member.rack_id,
             group_instance_id=member.instance_id,
         ),
-        assignment=_assignment(member.assignment, topics),
+        assignment=_assignment(member.assignment, topology),
         member_epoch=member.member_epoch,
-        target_assignment=_assignment(member.target_assignment, topics),
+        target_assignment=_assignment(member.target_assignment, topology),
         uses_classic_protocol=member.is_classic,
+        streams=StreamsMember(
+            process_id=member.process_id,
+            topology_epoch=member.topology_epoch,
+            tasks=_tasks(member.assignment),
+            target_tasks=_tasks(member.target_assignment),
+        ),
     )
 
 
-def _assignment(assignment: messages.Assignment, topics: Mapping[str, Iterable[str]]) -> Assignment:
+def _assignment(assignment: messages.Assignment, topology: StreamsTopology | None) -> Assignment:
+    subtopologies = () if topology is None else topology.subtopologies
+    topics = {each.subtopology_id: each.input_topics for each in subtopologies}
     return Assignment(
         partitions=tuple(
             TopicPartition(topic, index)
@@ -68,4 +89,15 @@ def _assignment(assignment: messages.Assignment, topics: Mapping[str, Iterable[s
             for topic in topics.get(tasks.subtopology_id, ())
             for index in tasks.partitions
         )
+    )
+
+
+def _tasks(assignment: messages.Assignment) -> StreamsTasks:
+    def by_subtopology(tasks: Iterable[messages.TaskIds]) -> dict[str, tuple[int, ...]]:
+        return {each.subtopology_id: each.partitions for each in tasks}
+
+    return StreamsTasks(
+        active=by_subtopology(assignment.active_tasks),
+        standby=by_subtopology(assignment.standby_tasks),
+        warmup=by_subtopology(assignment.warmup_tasks),
     )

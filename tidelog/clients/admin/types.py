@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.clients.admin.streams_topology import StreamsMember, StreamsTopology
 from tidelog.clients.groups.assignors import Assignment, Subscription
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
 from tidelog.clients.transport.broker_address import BrokerAddress
@@ -240,7 +241,7 @@ class GroupMember:
     """A group member; `subscription` and `assignment` are None if it is not a consumer.
 
     In a consumer group (KIP-848) a member has an epoch, and a target assignment to which it reconciles.
-    `subscribed_pattern` is its regular expression.
+    `subscribed_pattern` is its regular expression. A member of a streams group (KIP-1071) has `streams`.
     """
 
     member_id: str
@@ -253,6 +254,7 @@ class GroupMember:
     target_assignment: Assignment | None = None
     subscribed_pattern: str | None = None
     uses_classic_protocol: bool = True
+    streams: StreamsMember | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +281,7 @@ class GroupDescription:
     """A group with its members; `protocol` is the chosen assignor.
 
     `group_type` is "classic", "consumer", "share" or "streams"; groups of the last three types have `epochs`.
+    `topology` is that of a streams group.
     """
 
     group_id: str
@@ -289,3 +292,4 @@ class GroupDescription:
     coordinator_id: BrokerId
     group_type: str = "classic"
     epochs: ConsumerGroupEpochs | None = None
+    topology: StreamsTopology | None = None
