@@ -17,13 +17,11 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind, DirectoryCheckpoints
+from tidelog.storage.directories.directory_contents import read_contents
 from tidelog.storage.directories.directory_moves import DirectoryMoves
 from tidelog.storage.directories.partition_directory import (
-    NAME_BYTES_MAX,
     DirectoryKind,
-    PartitionDirectory,
     directory_name,
-    parse_directory_name,
     renamed_directory_name,
 )
 from tidelog.storage.disk.checkpoints import CleanShutdownMarker, PartitionMetadataFile
@@ -34,12 +32,7 @@ from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptio
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
 
-NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
-"""Directories that tiered storage has next to the partitions."""
-
 _log = logging.getLogger(__name__)
-
-METADATA_TOPIC = "__cluster_metadata"
 
 
 class DirectorySettings(NamedTuple):
@@ -112,37 +105,13 @@ class LogDirectory:
         clean = self._marker.exists()
         self.checkpoints.read()
         self._marker.delete()
-        for name in self.fs.listdir(self.path):
-            path = f"{self.path}/{name}"
-            if not self.fs.is_dir(path):
-                continue
-            parsed = parse_directory_name(name)
-            if name in NOT_PARTITIONS:
-                continue
-            if parsed is None:
-                _log.warning("%s is ignored: it is not named like a partition", path)
-                continue
-            self._note_out_of_use(parsed, path)
-            if parsed.kind is DirectoryKind.DELETED:
-                self._deleted.add([path], now_ms)
-            elif parsed.kind is DirectoryKind.FUTURE and len(name) < NAME_BYTES_MAX:
-                _log.warning("%s is ignored: it is an incomplete copy of a log in another directory", path)
-                self.moves.interrupted[parsed.topic_partition] = path
-            elif parsed.kind is not DirectoryKind.IN_USE:
-                _log.warning("%s is ignored: it is a stray partition", path)
-            elif parsed.topic_partition.topic != METADATA_TOPIC:
-                self._load_partition(parsed.topic_partition, now_ms, clean)
+        contents = read_contents(self.fs, self.path)
+        self.unused_partitions += contents.unused
+        self._deleted.add(contents.deleted_paths, now_ms)
+        self.moves.interrupted.update(contents.interrupted_copies)
+        for topic_partition in contents.in_use:
+            self._load_partition(topic_partition, now_ms, clean)
         self._is_loaded = True
-
-    def _note_out_of_use(self, parsed: PartitionDirectory, path: str) -> None:
-        is_cut = len(path) - len(self.path) > NAME_BYTES_MAX
-        if parsed.kind not in (DirectoryKind.DELETED, DirectoryKind.STRAY) or is_cut:
-            return
-        try:
-            topic_id = PartitionMetadataFile(self.fs, path).read()
-        except (OSError, CorruptFile, DecodeError):
-            return  # partly removed, or created before topics had ids
-        self.unused_partitions.append((parsed.topic_partition, topic_id))
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
         config = self._settings.config_of(topic_partition.topic)
