@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.broker.coordinators.groups.streams.partition_counts import CountOf, PartitionCounts
-from tidelog.broker.coordinators.groups.streams.topology import StreamsTopology
+from tidelog.broker.coordinators.groups.streams.topology import StreamsTopology, invalid_topology
 from tidelog.broker.coordinators.groups.streams.topology_status import (
     HeartbeatStatus,
     TopicProblem,
@@ -21,6 +21,8 @@ from tidelog.protocol.coordinator_records.streams_group import Subtopology, Topi
 
 logger = logging.getLogger(__name__)
 
+TASKS_MAX: Final = 20_000
+"""The number of tasks that a topology may have; Kafka has no limit. To assign them takes 0.1 s at once."""
 _TOPICS_IN_TEXT_MAX: Final = 3
 
 
@@ -82,6 +84,7 @@ def configure(group_id: str, topology: StreamsTopology, existing: CountOf) -> Co
             subtopology_id: _configured(topology.subtopologies[subtopology_id], counts)
             for subtopology_id in sorted(topology.subtopologies)
         }
+        _check_task_count(subtopologies.values())
         missing = _missing_topics(subtopologies.values(), existing)
     except TopicProblem as problem:
         text = "Group %s: the topics of topology epoch %d are not usable: %s"
@@ -132,6 +135,13 @@ def _internal_topic(topic: TopicInfo, counts: PartitionCounts) -> InternalTopic:
         replication_factor=topic.replication_factor,
         configs={config.key: config.value for config in topic.topic_configs},
     )
+
+
+def _check_task_count(subtopologies: Collection[ConfiguredSubtopology]) -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY for more than TASKS_MAX tasks."""
+    count = sum(subtopology.task_count for subtopology in subtopologies)
+    if count > TASKS_MAX:
+        raise invalid_topology(f"The topology has {count} tasks; allowed are {TASKS_MAX}.")
 
 
 def _missing_topics(

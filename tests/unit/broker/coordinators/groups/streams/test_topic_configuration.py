@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.groups.streams_members import WORD_COUNT
 from tidelog.broker.coordinators.groups.streams.topic_configuration import (
+    TASKS_MAX,
     ConfiguredTopology,
     InternalTopic,
     configure,
@@ -203,6 +204,16 @@ def test_unusable_topologies_are_rejected() -> None:
         Subtopology(subtopology_id=str(index), source_topics=("t",)) for index in range(SUBTOPOLOGIES_MAX + 1)
     ]
     assert rejection(*many) == "The topology has 1001 subtopologies; allowed are 1000."
+
+
+def test_a_topology_with_too_many_tasks_is_rejected() -> None:
+    count = TASKS_MAX // 100
+    subtopologies = [
+        Subtopology(subtopology_id=str(number), source_topics=("lines",)) for number in range(count + 1)
+    ]
+    text = rejection(*subtopologies, existing={"lines": 100})
+    assert text == "The topology has 20100 tasks; allowed are 20000."
+    assert configured(subtopologies[:count], {"lines": 100}).is_ready
 
 
 def test_a_chain_of_all_subtopologies_in_reverse_order_is_read_in_linear_time() -> None:
