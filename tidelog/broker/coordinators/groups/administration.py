@@ -59,7 +59,7 @@ class Administration:
                 yield None
                 groups.append(_listed(consumer_group, CONSUMER_PROTOCOL_TYPE, CONSUMER_GROUP_TYPE))
         if not type_filter or SHARE_GROUP_TYPE in type_filter:
-            for share_group in self._groups.shares():
+            for share_group in self._groups.shares:
                 yield None
                 groups.append(_listed(share_group, SHARE_PROTOCOL_TYPE, SHARE_GROUP_TYPE))
         if not type_filter or STREAMS_GROUP_TYPE in type_filter:

@@ -252,7 +252,7 @@ class GroupCoordinator:
 
     def share_group_counts(self) -> Counter[ShareGroupState]:
         """Return the number of share groups in each state, for metrics."""
-        return Counter(group.state for group in self._groups.shares())
+        return Counter(group.state for group in self._groups.shares)
 
     def streams_group_counts(self) -> Counter[StreamsGroupState]:
         """Return the number of streams groups in each state, for metrics."""

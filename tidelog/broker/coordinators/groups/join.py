@@ -80,7 +80,7 @@ class JoinCommand:
     def _check_type(self, group_id: str) -> None:
         """Raise INCONSISTENT_GROUP_PROTOCOL for a share group, and for a streams group with members."""
         streams_group = self._groups.streams.find(group_id)
-        if self._groups.share(group_id) is not None:
+        if group_id in self._groups.shares:
             text = f"group {group_id} is a share group"
         elif streams_group is not None and not streams_group.is_empty:
             text = f"group {group_id} is a streams group"

@@ -33,7 +33,7 @@ class GroupRegistry:
     def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
         self._consumer_groups: dict[str, ConsumerGroup] = {}
-        self._share_groups: dict[str, ShareGroup] = {}
+        self.shares = GroupTable(ShareGroup, memory)
         self.streams = GroupTable(StreamsGroup, memory)
         self._memory = memory
         self._rebalance = rebalance
@@ -43,11 +43,11 @@ class GroupRegistry:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        tables = (self._groups, self._consumer_groups, self._share_groups, self.streams)
+        tables = (self._groups, self._consumer_groups, self.shares, self.streams)
         return sum(len(table) for table in tables)
 
     def __contains__(self, group_id: str) -> bool:
-        tables = (self._groups, self._consumer_groups, self._share_groups, self.streams)
+        tables = (self._groups, self._consumer_groups, self.shares, self.streams)
         return any(group_id in table for table in tables)
 
     def get(self, group_id: str) -> Group | None:
@@ -62,14 +62,6 @@ class GroupRegistry:
         """Return all consumer groups."""
         return list(self._consumer_groups.values())
 
-    def share(self, group_id: str) -> ShareGroup | None:
-        """Return the share group; None if there is none."""
-        return self._share_groups.get(group_id)
-
-    def shares(self) -> list[ShareGroup]:
-        """Return all share groups."""
-        return list(self._share_groups.values())
-
     def find(self, group_id: str) -> OffsetGroup | None:
         """Return the group whose members commit offsets, of any such type; None if there is none."""
         return (
@@ -78,13 +70,13 @@ class GroupRegistry:
 
     def check_has_offsets(self, group_id: str) -> None:
         """Raise GROUP_ID_NOT_FOUND for a share group: its members do not commit offsets."""
-        if group_id in self._share_groups:
+        if group_id in self.shares:
             text = f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def require(self, group_id: str) -> OffsetGroup | ShareGroup:
         """Return the group of any type. Raise GROUP_ID_NOT_FOUND if there is none."""
-        group = self.find(group_id) or self._share_groups.get(group_id)
+        group = self.find(group_id) or self.shares.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
@@ -113,21 +105,6 @@ class GroupRegistry:
         if group is not None:
             group.memory.release()
 
-    def new_share(self, group_id: str) -> ShareGroup:
-        """Return a share group without members that is not one of this registry yet."""
-        return ShareGroup(group_id, GroupMemory(group_id, self._memory))
-
-    def create_share(self, group_id: str) -> ShareGroup:
-        """Create a share group without members."""
-        group = self._share_groups[group_id] = self.new_share(group_id)
-        return group
-
-    def remove_share(self, group_id: str) -> None:
-        """Remove a share group, if there is one."""
-        group = self._share_groups.pop(group_id, None)
-        if group is not None:
-            group.memory.release()
-
     def create_streams(self, group_id: str) -> StreamsGroup:
         """Create a streams group without members, in place of a classic group with only offsets."""
         classic = self._groups.get(group_id)
@@ -152,11 +129,9 @@ class GroupRegistry:
             group.memory.release()
         for consumer_group in self._consumer_groups.values():
             consumer_group.memory.release()
-        for share_group in self._share_groups.values():
-            share_group.memory.release()
         self._groups.clear()
         self._consumer_groups.clear()
-        self._share_groups.clear()
+        self.shares.clear()
         self.streams.clear()
 
 

@@ -60,13 +60,13 @@ class ShareGroupCoordinator:
 
     def on_topics_changed(self, names: Set[str]) -> None:
         """Let the groups of changed topics check the metadata."""
-        for group in self._groups.shares():
+        for group in self._groups.shares:
             if group.is_subscribed_to_any(names):
                 group.epochs.on_topics_changed()
 
     def on_deadline(self, key: DeadlineKey) -> Writes:
         """Remove the member whose session has expired."""
-        group = self._groups.share(key.group_id)
+        group = self._groups.shares.find(key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is None or member is None:
             return NO_WRITES
@@ -74,7 +74,7 @@ class ShareGroupCoordinator:
 
     def finish_loading(self, now: Moment) -> None:
         """Start the sessions of all members."""
-        for group in self._groups.shares():
+        for group in self._groups.shares:
             timeout_ms = self._settings.of_group(group.group_id).session_timeout_ms
             for member_id in group.members:
                 self._timers.keep_alive(group.group_id, member_id, timeout_ms, now)
@@ -84,14 +84,14 @@ class ShareGroupCoordinator:
     def replay(self, record: ShareGroupRecord) -> None:
         """Apply one record of the log."""
         group_id = record.key.group_id
-        group: ShareGroup | None = self._groups.share(group_id)
+        group: ShareGroup | None = self._groups.shares.find(group_id)
         if record.value is not None:
-            group = group or self._groups.create_share(group_id)
+            group = group or self._groups.shares.add(group_id)
             replay_share_value(group, record)
             if isinstance(record.value, ShareGroupStatePartitionMetadataValue):
                 self._times.keep(group_id, group.state_partitions.initializing)
         elif deletes_share_group(record):
-            self._groups.remove_share(group_id)
+            self._groups.shares.remove(group_id)
             self._times.keep(group_id, ())
         elif group is not None:
             replay_share_tombstone(group, record)

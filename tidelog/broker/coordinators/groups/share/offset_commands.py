@@ -80,7 +80,7 @@ class ShareOffsetCommands:
         failed: Iterable[SharePartitionKey],
     ) -> Writes:
         """Write which states are initialized. The next heartbeat initializes the others again."""
-        group = self._groups.share(group_id)
+        group = self._groups.shares.find(group_id)
         if group is None:
             return NO_WRITES
         changed = group.state_partitions.end_initialization(
@@ -186,11 +186,11 @@ class ShareOffsetCommands:
 
     def exists(self, group_id: str) -> bool:
         """Return whether there is a share group with the id."""
-        return self._groups.share(group_id) is not None
+        return group_id in self._groups.shares
 
     def begin_deletion_of_all(self, group_id: str) -> Outcome[list[SharePartitionKey]]:
         """Begin to delete all states of a group without members; there are none for another group."""
-        group = self._groups.share(group_id)
+        group = self._groups.shares.find(group_id)
         if group is None or group.members:
             return Outcome([])
         current = group.state_partitions
@@ -210,13 +210,13 @@ class ShareOffsetCommands:
 
     def end_deletion(self, group_id: str, topic_ids: Collection[UUID]) -> Writes:
         """Note that the states of topics are deleted."""
-        group = self._groups.share(group_id)
+        group = self._groups.shares.find(group_id)
         return NO_WRITES if group is None else _writes(group, group.state_partitions.end_deletion(topic_ids))
 
     def forget_topics(self, topic_ids: Collection[UUID]) -> Writes:
         """Drop the partitions of deleted topics; the share coordinator deletes their states."""
         records: list[CoordinatorRecord] = []
-        for group in self._groups.shares():
+        for group in self._groups.shares:
             records += _writes(group, group.state_partitions.without_topics(topic_ids)).records
         return Writes(tuple(records), may_split=True)
 
@@ -224,7 +224,7 @@ class ShareOffsetCommands:
 
     def initialized(self, group_id: str) -> Partitions:
         """Return the partitions of a group whose state is initialized; none of an unknown group."""
-        group = self._groups.share(group_id)
+        group = self._groups.shares.find(group_id)
         return {} if group is None else group.state_partitions.initialized
 
 

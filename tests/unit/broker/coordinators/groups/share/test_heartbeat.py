@@ -81,7 +81,7 @@ def initialize(
 
 
 def group_of(coordinator: GroupCoordinatorFixture) -> ShareGroup:
-    group = coordinator.coordinator._groups.share("g")
+    group = coordinator.coordinator._groups.shares.find("g")
     assert group is not None
     return group
 
