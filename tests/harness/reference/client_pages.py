@@ -35,7 +35,11 @@ def clients_page() -> str:
     parts = [
         "# Client API\n",
         NOTE,
-        "All classes can be imported from `tidelog`. Methods with `await` are coroutines.\n",
+        "All classes on this page can be imported from `tidelog`. Methods with `await` are coroutines.",
+        "`KafkaError` and `ErrorCode` are in `tidelog.protocol.errors` ([all errors](errors.md)),",
+        "`TopicPartition` is in `tidelog.protocol.ids`, and the types for calls of `Admin` are in",
+        "`tidelog.clients.admin.admin`. Keys and values of records are bytes. An `environment` replaces",
+        "clock, random numbers and network, for tests. An `authenticator` replaces the options `sasl_*`.\n",
     ]
     for each in _CLASSES:
         parts += _class_lines(each)
@@ -57,9 +61,9 @@ def errors_page() -> str:
     """Return all error codes with their meanings."""
     parts = [
         "# Errors\n", NOTE,
-        "A broker reports failures with Kafka's error codes. Tidelog's clients raise `KafkaError`, whose",
-        "`code` is one of them and whose text names the subject and the value. *Retriable*: the same request",
-        "may succeed later; clients repeat it until their timeout.\n",
+        "A broker reports failures with Kafka's error codes. Tidelog's clients raise `KafkaError` (from",
+        "`tidelog.protocol.errors`), whose `code` is one of them and whose text names subject and value.",
+        "*Retriable*: the same request may succeed later; clients repeat it until their timeout.\n",
         "| number | name | retriable | meaning |\n|---|---|---|---|",
     ]  # fmt: skip
     for code in ErrorCode:

@@ -124,8 +124,9 @@ __all__ = [
 class Admin:
     """An asyncio admin client; use it as an async context manager, or call `start` and `close`.
 
-    Options: see `AdminConfig` (Kafka's names with underscores). Each method delegates to the class of its
-    area.
+    Options: see `AdminConfig` (Kafka's names with underscores). A method for several resources returns a
+    dictionary with the result or the KafkaError of each; a failure of the whole call raises KafkaError. Times
+    are in milliseconds; `timeout_ms` None means `default_api_timeout_ms`.
     """
 
     def __init__(

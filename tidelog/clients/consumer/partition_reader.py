@@ -58,9 +58,10 @@ class PartitionReader:
     """Reads from `start_offset` (None: the first offset) to `end_offset` (exclusive).
 
     `end_offset` None means the end of the partition when reading begins (read_committed: the last stable
-    offset). `client` is an open client, which remains open; None: one of its own. Options: see
-    `ConsumerConfig`. Errors: KafkaError(OFFSET_OUT_OF_RANGE) if the range is not in the
-    log. Retriable errors are retried until there was no progress for `default_api_timeout_ms`.
+    offset). `replica` is the broker to read from; None: the leader, or the nearest replica if `client_rack`
+    is set. `client` is an open client, which remains open; None: one of its own. Options: see
+    `ConsumerConfig`. Errors: KafkaError(OFFSET_OUT_OF_RANGE) if the range is not in the log. Retriable errors
+    are retried until there was no progress for `default_api_timeout_ms`.
     """
 
     def __init__(
