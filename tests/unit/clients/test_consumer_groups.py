@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.groups.readers import PARTITIONS, Reader, fill
-from tests.support.waiting import TIMEOUT_S, eventually
+from tests.support.waiting import eventually, eventually_returns
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.consumer.consumer import Consumer
@@ -31,9 +30,11 @@ CONFIG = {
 
 async def wait_until_true(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return once `condition()` is true."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def check() -> None:
+        assert await condition()
+
+    await eventually_returns(check, tolerated=(AssertionError,))
 
 
 @pytest.fixture(scope="module")
