@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.groups.offsets import reset_group
@@ -26,6 +26,7 @@ _WAYS: Final = {
     "offset": ResetWay.TO_OFFSET,
     "timestamp_ms": ResetWay.TO_DATETIME,
 }
+_WAYS_WITH_NUMBER: Final = frozenset({"offset", "timestamp_ms"})
 
 
 class InvalidChangeError(ValueError):
@@ -51,15 +52,16 @@ async def write_record(
     partition = _number(document, "partition", -1, _INT32_MAX, -1)
     key, value = document.get("key"), document.get("value")
     for name, part in (("key", key), ("value", value)):
-        if part is not None and not isinstance(part, str):
+        if part is not None and not _is_text(part):
             raise InvalidChangeError(f"{name}={part!r}: allowed is a text or null")
+    headers = [(name, text.encode()) for name, text in _texts(document, "headers").items()]
     async with Producer(bootstrap, **options) as producer:
         written = await producer.send_and_wait(
             topic,
             None if value is None else value.encode(),
             key=None if key is None else key.encode(),
             partition=None if partition < 0 else partition,
-            headers=[(name, text.encode()) for name, text in _texts(document, "headers").items()],
+            headers=headers,
         )
     return {"partition": written.partition, "offset": written.offset}
 
@@ -73,7 +75,7 @@ async def reset_offsets(admin: Admin, group: str, document: Mapping[str, Any]) -
     if to not in _WAYS:
         raise InvalidChangeError(f"to={to}: allowed are {', '.join(_WAYS)}")
     topic = _text(document, "topic", is_required=True)
-    number = _number(document, "number", 0, _INT64_MAX, 0)
+    number = _number(document, "number", 0, _INT64_MAX, None if to in _WAYS_WITH_NUMBER else 0)
     reset = OffsetReset(_WAYS[to], number)
     try:
         plan, results = await reset_group(
@@ -89,21 +91,30 @@ async def reset_offsets(admin: Admin, group: str, document: Mapping[str, Any]) -
 
 def _text(document: Mapping[str, Any], name: str, *, is_required: bool) -> str:
     text = document.get(name, "")
-    if not isinstance(text, str) or (is_required and not text):
+    if not _is_text(text) or (is_required and not text):
         raise InvalidChangeError(f"{name}={text!r}: allowed is a text")
-    return text
+    return cast(str, text)
 
 
 def _texts(document: Mapping[str, Any], name: str) -> dict[str, str]:
     texts = document.get(name) or {}
-    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+    if not isinstance(texts, dict) or not all(map(_is_text, (*texts, *texts.values()))):
         raise InvalidChangeError(f"{name}: allowed is an object of texts")
     return texts
 
 
-def _number(document: Mapping[str, Any], name: str, lowest: int, highest: int, default: int) -> int:
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that can be encoded: JSON may have half of a character."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _number(document: Mapping[str, Any], name: str, lowest: int, highest: int, default: int | None) -> int:
+    """Return a number; without one, `default`, or an error if that is None."""
     number = document.get(name)
-    if number is None:
+    if number is None and default is not None:
         return default
     if type(number) is not int or not lowest <= number <= highest:
         raise InvalidChangeError(f"{name}={number!r}: allowed are {lowest} to {highest}")

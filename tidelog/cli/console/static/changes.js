@@ -52,7 +52,7 @@ function recordForm(topic) {
 
 function resetForm(group) {
   const send = async (values, execute) => change(`/api/groups/${encodeURIComponent(group)}/offsets`, {
-    topic: values.topic, to: values.to, number: numberOf(values.number, 0), execute,
+    topic: values.topic, to: values.to, number: numberOf(values.number, null), execute,
   });
   return changeForm("Reset offsets", [
     ["topic", "Topic", "text", "", { required: true }], ["to", "To", "select", ["earliest", "latest", "offset", "timestamp_ms"]],
