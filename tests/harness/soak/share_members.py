@@ -26,14 +26,21 @@ GROUP_CONFIG: Final = {
     "share.auto.offset.reset": "earliest",
     "share.delivery.count.limit": "10",
     "share.record.lock.duration.ms": "5000",
+    "share.session.timeout.ms": "10000",
 }
 """No record may reach the limit of deliveries: it would count as processed then."""
 STAY_S: Final = 8.0
 RELEASED_OF: Final = 20
-BROKER_SETTINGS: Final = {"group.share.min.record.lock.duration.ms": "5000"}
+BROKER_SETTINGS: Final = {
+    "group.share.min.record.lock.duration.ms": "5000",
+    "group.share.min.session.timeout.ms": "10000",
+}
 DRAIN_S_MAX: Final = 90.0
-IDLE_S_MAX: Final = 10.0
-"""All locks expire within this time. A record that is not delivered then was accepted without a response."""
+IDLE_S_MAX: Final = 20.0
+"""All locks and sessions expire within this time; the session of a member whose last heartbeat was lost, too.
+
+A record that is not delivered then was accepted without a response.
+"""
 AFTERWARDS_S: Final = 2.0
 
 
