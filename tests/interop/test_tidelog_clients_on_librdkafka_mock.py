@@ -232,7 +232,7 @@ async def test_a_group_member_reads_all_records_and_its_successor_continues(serv
             while len(received) < 40:
                 for records in (await first.poll(1_000)).values():
                     received += [record.value for record in records]
-        assert first.assignment() == tuple(TopicPartition(topic, number) for number in range(4))
+        assert set(first.assignment()) == {TopicPartition(topic, number) for number in range(4)}
     assert sorted(int(value or b"-1") for value in received) == list(range(40))
     async with Producer(servers) as producer:
         await producer.send(topic, b"for the successor", partition=2)
