@@ -10,8 +10,9 @@ cycles when they end. A collection only has to find the few cycles that are left
 
 When more than OLD_OBJECTS_MAX objects survive a full collection, the node has grown, for example by
 partitions, and the old objects become permanent. A node in a steady state makes no objects permanent, so its
-cycles are found however long it runs. The memory of cycles that are never found is bounded by the growth of
-the node: only objects that became permanent can be in them.
+cycles are found however long it runs. Only a cycle that became permanent while it was in use is never found:
+when thousands of requests wait at such a time, their objects become permanent, too, and nearly all of them
+are released by reference counting later.
 
 I/O: the collector of the process.
 """
