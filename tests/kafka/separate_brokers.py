@@ -52,16 +52,17 @@ def run_separate_brokers(
         brokers = []
         for engine in (Engine.TIDELOG, Engine.KAFKA):
             clusters.append(MixedCluster(folders.mktemp(engine.name)))
-            brokers.append(_start(clusters[-1], engine, settings, topics))
+            brokers.append(start_separate_broker(clusters[-1], engine, settings, topics))
         yield brokers[0], brokers[1]
     finally:
         for cluster in clusters:
             cluster.end()
 
 
-def _start(
+def start_separate_broker(
     cluster: MixedCluster, engine: Engine, settings: Mapping[str, str], topics: Mapping[str, int]
 ) -> SeparateBroker:
+    """Start a controller of Apache Kafka and one broker, and create topics; `cluster` is empty."""
     cluster.add(_CONTROLLER, Engine.KAFKA, "controller", dict(settings))
     node = cluster.add(_BROKER, engine, "broker", dict(settings))
     for each in cluster.nodes.values():

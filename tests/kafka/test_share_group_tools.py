@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.kafka.kafka_node import Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.separate_brokers import start_separate_broker
 from tests.kafka.tools import KafkaTools
 from tests.support.waiting import wait_until
 
@@ -56,18 +56,11 @@ class Transcript:
     @classmethod
     def start(cls, engine: Engine, path: Path) -> Transcript:
         """Start a controller of Apache Kafka and one broker, and produce records."""
-        cluster = MixedCluster(path)
-        cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        broker = cluster.add(1, engine, "broker", SETTINGS)
-        for each in cluster.nodes.values():
-            cluster.format(each)
-        cluster.start(*cluster.nodes.values())
-        clients = MixedClients(cluster)
-        clients.wait_for_brokers(1)
-        for name in ("t", "u"):
-            clients.create_topic(name, [[1]] * PARTITIONS)
-            clients.produce(name, [f"{name}{number}" for number in range(RECORDS)], PARTITIONS)
-        return cls(cluster, KafkaTools(cluster.jars, broker.address))
+        topics = dict.fromkeys(("t", "u"), PARTITIONS)
+        broker = start_separate_broker(MixedCluster(path), engine, SETTINGS, topics)
+        for name in topics:
+            broker.clients.produce(name, [f"{name}{number}" for number in range(RECORDS)], PARTITIONS)
+        return cls(broker.cluster, KafkaTools(broker.cluster.jars, broker.node.address))
 
     def write(self) -> None:
         """Run the programs."""

@@ -11,20 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
 from tests.support.groups.streams_members import WORD_COUNT
-from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
-from tidelog.protocol.batch import iterate_headers, read_header
+from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import offset_commit as commit
 from tidelog.protocol.messages import offset_fetch as fetch
@@ -75,20 +72,10 @@ Tasks: TypeAlias = tuple[set[Task], set[Task]]
 class Broker:
     """One broker with the topics of the application."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.cluster = MixedCluster(path)
-        self.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        self.node = self.cluster.add(1, engine, "broker", SETTINGS)
-        for each in self.cluster.nodes.values():
-            self.cluster.format(each)
-        self.cluster.start(*self.cluster.nodes.values())
-        clients = MixedClients(self.cluster)
-        clients.wait_for_brokers(1)
-        for name, count in TOPICS.items():
-            clients.create_topic(name, [[1]] * count)
-        clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
-        host, _, port = self.node.address.partition(":")
-        self.client = RawClient(host, int(port), 60)
+    def __init__(self, broker: SeparateBroker) -> None:
+        self.broker = broker
+        self.client = broker.client
+        broker.clients.create_topic("__consumer_offsets", [[1]], cleanup_policy="compact")
         self.group = "probe"
         wait_until(lambda: ErrorCode(self.described().error_code) not in _RETRIED)
 
@@ -223,12 +210,9 @@ class Broker:
     def record_kinds(self) -> set[str]:
         """Return the kinds of records in the log, each of which is encoded as in the log."""
         kinds = set()
-        log = self.node.log_bytes("__consumer_offsets-0")
-        padded, end = log + bytes(4096), 0
-        while end < len(log):
-            end += read_header(padded, end).size_bytes
-        for position, header in iterate_headers(padded[:end]):
-            for stored in read_records(padded, position, header):
+        log = self.broker.log_of("__consumer_offsets-0")
+        for position, header in iterate_headers(log):
+            for stored in read_records(log, position, header):
                 record = decode_record(stored.key, stored.value)
                 if isinstance(record, StreamsGroupRecord):
                     assert encode_record(record) == (stored.key, stored.value)
@@ -332,15 +316,8 @@ class Member:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
-    """Run one broker of each kind, each with a controller of Apache Kafka."""
-    started: list[Broker] = []
-    try:
-        for engine in (Engine.TIDELOG, Engine.KAFKA):
-            started.append(Broker(engine, tmp_path_factory.mktemp(engine.name)))
-        yield started[0], started[1]
-    finally:
-        for broker in started:
-            broker.cluster.end()
+    with run_separate_brokers(tmp_path_factory, SETTINGS, TOPICS) as (ours, kafkas):
+        yield Broker(ours), Broker(kafkas)
 
 
 def same(where: str, results: list[Any]) -> Any:

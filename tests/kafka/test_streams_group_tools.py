@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.separate_brokers import start_separate_broker
 from tests.kafka.streams_application import CountReader, Instance
 from tests.kafka.tools import KafkaTools
 from tests.support.cli import tidelog, tidelog_output
@@ -54,18 +55,11 @@ class Transcript:
     @classmethod
     def start(cls, engine: Engine, path: Path) -> Transcript:
         """Start a controller of Apache Kafka and one broker, and produce lines."""
-        cluster = MixedCluster(path)
-        cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-        broker = cluster.add(1, engine, "broker", SETTINGS)
-        for each in cluster.nodes.values():
-            cluster.format(each)
-        cluster.start(*cluster.nodes.values())
-        clients = MixedClients(cluster)
-        clients.wait_for_brokers(1)
-        clients.create_topic("lines", [[1]] * PARTITIONS)
-        clients.create_topic("counts", [[1]])
-        clients.produce("lines", ["word line"] * LINES, PARTITIONS)
-        return cls(cluster, clients, KafkaTools(cluster.jars, broker.address), path)
+        topics = {"lines": PARTITIONS, "counts": 1}
+        broker = start_separate_broker(MixedCluster(path), engine, SETTINGS, topics)
+        broker.clients.produce("lines", ["word line"] * LINES, PARTITIONS)
+        tools = KafkaTools(broker.cluster.jars, broker.node.address)
+        return cls(broker.cluster, broker.clients, tools, path)
 
     def write(self) -> None:
         """Run the program before, while and after an application runs."""
