@@ -21,13 +21,11 @@ import ssl
 from enum import Enum, auto
 from typing import Final
 
-from tidelog.broker.network.tls_session import RECORD_BYTES_MAX, TlsSession
+from tidelog.broker.network.tls_session import HEADER_BYTES, RECORD_BYTES_MAX, TlsSession
 
 READ_BYTES: Final = 64 * 1024
 """The ciphertext of one read: to decrypt it takes about 3 ms if each record has one byte."""
 
-# A TLS record begins with its type, the version and the length of its contents.
-_HEADER_BYTES: Final = 5
 _HANDSHAKE_TYPE: Final = 22
 
 
@@ -74,7 +72,7 @@ class TlsHandshake:
         self.client_socket = client_socket
         self.session: TlsSession | None = None
         self.state = State.HELLO
-        self._set_low_water(_HEADER_BYTES)
+        self._set_low_water(HEADER_BYTES)
 
     @property
     def needs_writable(self) -> bool:
@@ -116,11 +114,11 @@ class TlsHandshake:
 
     def _session_after_hello(self) -> TlsSession | None:
         """Create the session if the first record of the client is complete; its bytes stay in the socket."""
-        received = self.client_socket.recv(_HEADER_BYTES + RECORD_BYTES_MAX, socket.MSG_PEEK)
+        received = self.client_socket.recv(HEADER_BYTES + RECORD_BYTES_MAX, socket.MSG_PEEK)
         # The socket is readable only when it has as many bytes as are needed, or the client has closed.
-        if len(received) < _HEADER_BYTES:
+        if len(received) < HEADER_BYTES:
             raise ConnectionResetError("the client has closed the connection")
-        record_bytes = _HEADER_BYTES + _record_length(received)
+        record_bytes = HEADER_BYTES + _record_length(received)
         if len(received) < record_bytes:
             self._wait_for_record(record_bytes)
             return None
@@ -170,7 +168,7 @@ class TlsHandshake:
 def _record_length(data: bytes) -> int:
     """Return the length of the contents of a first record. Errors: NotTlsError if it is none."""
     kind, major, length = data[0], data[1], int.from_bytes(data[3:5], "big")
-    if kind != _HANDSHAKE_TYPE or major != 3 or not 0 < length <= RECORD_BYTES_MAX - _HEADER_BYTES:
+    if kind != _HANDSHAKE_TYPE or major != 3 or not 0 < length <= RECORD_BYTES_MAX - HEADER_BYTES:
         raise NotTlsError(
             "the client does not use TLS (its security.protocol is PLAINTEXT or SASL_PLAINTEXT)"
         )
