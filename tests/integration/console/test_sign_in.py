@@ -127,7 +127,7 @@ async def test_another_site_cannot_sign_a_user_in(sign_in_address: str) -> None:
 async def test_the_page_signs_a_user_in(sign_in_address: str, tmp_path: Path) -> None:
     async with running_browser(tmp_path) as page:
         await page.open(sign_in_address, 400)
-        await page.wait_for("document.getElementById('sign-in') !== null")
+        await page.wait_for("document.querySelector('#sign-in button')?.disabled === false")
         assert await page.value("document.documentElement.scrollWidth") <= 400
         for password, shown in (
             ("wrong", "document.getElementById('problem').textContent.includes('wrong')"),
@@ -140,6 +140,20 @@ async def test_the_page_signs_a_user_in(sign_in_address: str, tmp_path: Path) ->
             await page.wait_for(shown)
         assert await page.value("document.querySelector('header button').textContent") == "Sign out admin"
         assert [text for text in page.problems if "401" not in text] == []
+
+
+async def test_a_form_is_sent_only_after_its_script_is_loaded(sign_in_address: str, tmp_path: Path) -> None:
+    form = "document.getElementById('sign-in')"
+    async with running_browser(tmp_path) as page:
+        await page.call("Network.enable")
+        await page.call("Network.setBlockedURLs", urls=["*sign_in.js"])
+        await page.open(sign_in_address, 400)
+        await page.wait_for(f"document.readyState === 'complete' && {form} !== null")
+        assert await page.value(f"{form}.querySelector('button').disabled")
+        # A program, such as an extension of the browser, can send the form: the policy rejects it.
+        await page.value(f"{form}.user.value = 'admin'; {form}.password.value = 'admin-secret'; 0")
+        await page.value(f"{form}.requestSubmit()")
+        assert await page.value("document.location.href") == sign_in_address
 
 
 # ---- console.listener

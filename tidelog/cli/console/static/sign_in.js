@@ -1,5 +1,6 @@
 "use strict";
 // Signs a user in. The cookie that the console sets cannot be read by scripts.
+// The button is disabled until this script handles the form: the browser alone cannot send what the console accepts.
 
 window.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("sign-in");
@@ -19,4 +20,5 @@ window.addEventListener("DOMContentLoaded", () => {
       problem.textContent = error.message;
     }
   });
+  form.querySelector("button").disabled = false;
 });
