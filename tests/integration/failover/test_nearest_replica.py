@@ -1,15 +1,18 @@
-"""KIP-392: a consumer with a rack reads from the replica in its rack, and continues when that node fails."""
+"""Consumers with racks read from the replica in their rack (KIP-392) and get partitions near it (KIP-881)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes, read_values
-from tests.support.waiting import wait_until, wait_until_passes
+from tests.support.waiting import eventually_returns, wait_until, wait_until_passes
+from tidelog import Admin
+from tidelog import Consumer as TidelogConsumer
+from tidelog.clients.admin.types import NewTopic
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -88,3 +91,28 @@ def test_spark_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
         # A replica lags behind while its node is not scheduled: then the leader does not redirect to it.
         wait_until_passes(read_nearby)
         assert asyncio.run(read(dies_after=100)) == values
+
+
+async def test_members_of_a_group_get_the_partitions_whose_replicas_are_in_their_racks() -> None:
+    with EmbeddedCluster(nodes=3, has_racks=True) as cluster:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            replicas = {index: [1 + index % 3] for index in range(6)}
+            await admin.create_topics([NewTopic(name="tides", replica_assignments=replicas)])
+        consumers = {
+            node_id: TidelogConsumer(
+                cluster.bootstrap_servers, group_id="harbour", client_rack=f"rack-{node_id}"
+            )
+            for node_id in (3, 1, 2)
+        }
+        async with AsyncExitStack() as stack:
+            for consumer in consumers.values():
+                await stack.enter_async_context(consumer)
+                consumer.subscribe(["tides"])
+
+            async def poll_and_compare() -> None:
+                await asyncio.gather(*(consumer.poll(50) for consumer in consumers.values()))
+                for node_id, consumer in consumers.items():
+                    near = [index for index, (replica,) in replicas.items() if replica == node_id]
+                    assert sorted(partition.partition for partition in consumer.assignment()) == near
+
+            await eventually_returns(poll_and_compare, tolerated=(AssertionError,))

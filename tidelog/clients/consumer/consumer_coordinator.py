@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from tidelog.clients.consumer.group_ports import GroupPorts
 from tidelog.clients.consumer.owned_partitions import OwnedPartitions
-from tidelog.clients.groups.assignors import Assignment, RebalanceProtocol
+from tidelog.clients.groups.assignors import Assignment, PartitionRacks, RebalanceProtocol
 from tidelog.clients.groups.assignors.cooperative_sticky import ownership_change
 from tidelog.clients.groups.assignors.protocol import decode_assignment
 from tidelog.clients.groups.group_assignment import (
@@ -56,6 +56,7 @@ class ConsumerCoordinator:
         self._joined_topics: frozenset[str] | None = None
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._group_topics: dict[str, int] | None = None
+        self._group_racks: PartitionRacks | None = None
         self._join_task: asyncio.Task[Assignment] | None = None
         self._is_closed = False
         self._heartbeater = Heartbeater(client, config, ports.lookup, self.membership, ports.on_change)
@@ -232,11 +233,17 @@ class ConsumerCoordinator:
                     self._ports.client.now_ms() + self._ports.config.request_timeout_ms
                 )
         self._group_topics = self._count_partitions(topics)
-        return assign(joined.protocol_name, self._group_topics, members)
+        self._group_racks = self._partition_racks(topics)
+        racks = self._ports.client.metadata.racks(topics)
+        return assign(joined.protocol_name, self._group_topics, members, racks)
 
     def _count_partitions(self, topics: set[str]) -> dict[str, int]:
         known = self._ports.client.metadata.topics
         return {topic: known[topic].partition_count for topic in sorted(topics) if topic in known}
+
+    def _partition_racks(self, topics: Iterable[str]) -> PartitionRacks | None:
+        """Return the racks that change the assignment; None if this member has no rack, as in Kafka."""
+        return self._ports.client.metadata.racks(topics) if self._ports.config.client_rack else None
 
     # --- after joining --------------------------------------------------------------------
 
@@ -265,10 +272,13 @@ class ConsumerCoordinator:
             await self._owned.on_assigned(change.added)
 
     def _on_metadata(self) -> None:
-        """Join again, as the leader, if topics of the group were created, deleted or extended."""
+        """Join again, as the leader, if the group's topics or the racks of their replicas have changed."""
         if self._group_topics is None or self.membership.state is not MemberState.STABLE:
             return
         topics = set(self._group_topics) | (self._topics or frozenset())
         if self._count_partitions(topics) != self._group_topics:
             self.membership.request_join("partitions of subscribed topics have changed")
+            self._ports.on_change()
+        elif self._partition_racks(topics) != self._group_racks:
+            self.membership.request_join("racks of replicas have changed")
             self._ports.on_change()

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.clients.groups.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscription
+from tidelog.clients.groups.assignors import (
+    ASSIGNORS,
+    Assignor,
+    PartitionRacks,
+    RebalanceProtocol,
+    Subscription,
+)
 from tidelog.clients.groups.assignors.protocol import (
     decode_subscription,
     encode_assignment,
@@ -60,11 +66,14 @@ def member_subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]
 
 
 def assign(
-    protocol_name: str | None, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+    protocol_name: str | None,
+    partition_counts: Mapping[str, int],
+    members: Mapping[str, Subscription],
+    racks: PartitionRacks,
 ) -> dict[str, bytes]:
     """Assign the partitions of all subscribed topics; return the encoded assignment of each member."""
     assignor = chosen_assignor(protocol_name)
-    assignment = assignor.assign(partition_counts, members)
+    assignment = assignor.assign(partition_counts, members, racks)
     return {member_id: encode_assignment(assignment.get(member_id, ())) for member_id in members}
 
 

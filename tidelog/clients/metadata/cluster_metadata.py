@@ -116,6 +116,19 @@ class ClusterMetadata:
             return None
         return partition.leader
 
+    def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks of each partition's replicas, without brokers that have no rack or are unknown."""
+        return {
+            TopicPartition(name, number): frozenset(
+                broker.rack
+                for node_id in partition.replicas
+                if (broker := self.brokers.get(node_id)) is not None and broker.rack is not None
+            )
+            for name in topics
+            if name in self.topics
+            for number, partition in self.topics[name].partitions.items()
+        }
+
     def leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
         """Return the latest leader epoch; -1 if unknown."""
         partition = self.partition(topic_partition)

@@ -13,6 +13,7 @@ from tidelog.clients.groups.assignors.sticky import StickyAssignor
 from tidelog.clients.groups.assignors.subscription import (
     Assignment,
     Assignor,
+    PartitionRacks,
     RebalanceProtocol,
     Subscription,
 )
@@ -29,4 +30,4 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     }
 )
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "RebalanceProtocol", "Subscription"]
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "PartitionRacks", "RebalanceProtocol", "Subscription"]

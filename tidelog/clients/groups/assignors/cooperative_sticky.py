@@ -18,7 +18,13 @@ from typing import Final, NamedTuple
 
 from tidelog.clients.groups.assignors.sticky import assign_sticky
 from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership
-from tidelog.clients.groups.assignors.subscription import NO_GENERATION, RebalanceProtocol, Subscription
+from tidelog.clients.groups.assignors.subscription import (
+    NO_GENERATION,
+    UNKNOWN_RACKS,
+    PartitionRacks,
+    RebalanceProtocol,
+    Subscription,
+)
 from tidelog.protocol.ids import TopicPartition
 
 _GENERATION: Final = struct.Struct(">i")
@@ -35,11 +41,14 @@ class CooperativeStickyAssignor:
         return _GENERATION.pack(generation)
 
     def assign(
-        self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
+        self,
+        cluster: Mapping[str, int],
+        members: Mapping[str, Subscription],
+        racks: PartitionRacks = UNKNOWN_RACKS,
     ) -> dict[str, list[TopicPartition]]:
         """Return the partitions of each member, without those that another member has to revoke first."""
         claims = {member_id: _claim(subscription) for member_id, subscription in members.items()}
-        target, ownership = assign_sticky(cluster, members, claims)
+        target, ownership = assign_sticky(cluster, members, claims, racks)
         return {
             member_id: [
                 partition for partition in partitions if not _must_wait(partition, member_id, ownership)

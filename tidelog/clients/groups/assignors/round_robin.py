@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.clients.groups.assignors.subscription import (
+    UNKNOWN_RACKS,
+    PartitionRacks,
     RebalanceProtocol,
     Subscription,
     in_assignment_order,
@@ -30,9 +32,12 @@ class RoundRobinAssignor:
         return None
 
     def assign(
-        self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
+        self,
+        cluster: Mapping[str, int],
+        members: Mapping[str, Subscription],
+        racks: PartitionRacks = UNKNOWN_RACKS,
     ) -> dict[str, list[TopicPartition]]:
-        """Return the partitions of each member."""
+        """Return the partitions of each member; the racks are not used, as in Kafka."""
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         ordered = in_assignment_order(members)
         subscribed = [frozenset(members[member_id].topics) for member_id in ordered]

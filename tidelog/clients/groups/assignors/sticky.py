@@ -9,7 +9,10 @@ Members send the partitions that they owned as user data, because they revoke al
 
 The user data has no version number: bytes that are too short for version 1 are decoded as version 0.
 
-Source: StickyAssignor and AbstractStickyAssignor of Apache Kafka, without rack matching (KIP-881).
+If members have racks, a member keeps only partitions that have a replica in its rack, and partitions go first
+to members in the racks of their replicas; the balance is the same as without racks (KIP-881).
+
+Source: StickyAssignor and AbstractStickyAssignor of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from tidelog.clients.groups.assignors.racks import RackMatching
 from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, resolve_claims
-from tidelog.clients.groups.assignors.sticky_equal import assign_equally
+from tidelog.clients.groups.assignors.sticky_equal import EqualAssignment
 from tidelog.clients.groups.assignors.sticky_general import GeneralAssignment
 from tidelog.clients.groups.assignors.subscription import (
     NO_GENERATION,
+    UNKNOWN_RACKS,
+    PartitionRacks,
     RebalanceProtocol,
     Subscription,
     subscribed_topics,
@@ -70,14 +76,17 @@ class StickyAssignor:
         return encode(StickyUserData(previous_assignment=topics, generation=generation), 1)
 
     def assign(
-        self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
+        self,
+        cluster: Mapping[str, int],
+        members: Mapping[str, Subscription],
+        racks: PartitionRacks = UNKNOWN_RACKS,
     ) -> dict[str, list[TopicPartition]]:
         """Return the partitions of each member."""
         claims = {
             member_id: claim_from_user_data(subscription.user_data)
             for member_id, subscription in members.items()
         }
-        return assign_sticky(cluster, members, claims)[0]
+        return assign_sticky(cluster, members, claims, racks)[0]
 
 
 def claim_from_user_data(user_data: bytes | None) -> Claim:
@@ -99,14 +108,20 @@ def claim_from_user_data(user_data: bytes | None) -> Claim:
 
 
 def assign_sticky(
-    cluster: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
+    cluster: Mapping[str, int],
+    members: Mapping[str, Subscription],
+    claims: Mapping[str, Claim],
+    racks: PartitionRacks,
 ) -> tuple[dict[str, list[TopicPartition]], Ownership]:
     """Return the balanced assignment and the ownership that results from the members' claims."""
     counts = {topic: cluster[topic] for topic in subscribed_topics(cluster, members)}
     ownership = resolve_claims(counts, members, claims)
     if not members:
         return {}, ownership
+    partitions = (TopicPartition(topic, index) for topic in counts for index in range(counts[topic]))
+    matching = RackMatching(members, partitions, racks)
+    useful = matching if matching.is_useful() else None
     if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:
-        return assign_equally(counts, ownership.owned), ownership
-    general = GeneralAssignment(counts, members, ownership.owned, ownership.runner_up)
+        return EqualAssignment(counts, ownership.owned, useful).build(), ownership
+    general = GeneralAssignment(counts, members, ownership, useful)
     return general.build(), ownership

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
 
 from tidelog.protocol.ids import TopicPartition
 
@@ -20,6 +21,12 @@ class RebalanceProtocol(Enum):
 
     COOPERATIVE = 1
     """Members continue to consume, and revoke only the partitions that the next assignment removes."""
+
+
+PartitionRacks: TypeAlias = Mapping[TopicPartition, frozenset[str]]
+"""The racks of each partition's replicas; partitions that are missing have no known rack."""
+
+UNKNOWN_RACKS: Final[PartitionRacks] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,10 @@ class Assignor(Protocol):
         """Return the user data of a subscription; `assigned` is None before the first assignment."""
 
     def assign(
-        self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
+        self,
+        cluster: Mapping[str, int],
+        members: Mapping[str, Subscription],
+        racks: PartitionRacks = UNKNOWN_RACKS,
     ) -> dict[str, list[TopicPartition]]:
         """Return the partitions of each member; `cluster` has the number of partitions of each topic.
 
