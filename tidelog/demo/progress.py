@@ -8,6 +8,8 @@ from types import TracebackType
 from rich import progress as bars
 from rich.console import Console, RenderableType
 
+from tidelog.base.count_text import count_text
+
 
 class _BarBelow(bars.Progress):
     """A progress bar, and above it the result of `above` at each refresh."""
@@ -66,4 +68,4 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
         if error is None:
-            self._console.print(f"{self._name}: {self._count:,} records")
+            self._console.print(f"{self._name}: {count_text(self._count, 'record', style=',')}")

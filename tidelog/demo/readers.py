@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tidelog.base.clock import SYSTEM_CLOCK
+from tidelog.base.count_text import count_text
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.demo.comparison import Received, Record
 
@@ -179,4 +180,6 @@ def _records_of(messages: list[Message]) -> list[Record]:
 
 def _check_deadline(deadline: float, received: Received, expected: int) -> None:
     if SYSTEM_CLOCK.monotonic_s() > deadline:
-        raise ReadTooLittle(f"received {received.records} of {expected} records in {DEADLINE_S:.0f} s")
+        raise ReadTooLittle(
+            f"received {received.records} of {count_text(expected, 'record')} in {DEADLINE_S:.0f} s"
+        )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidelog.base.clock import SYSTEM_CLOCK
+from tidelog.base.count_text import count_text
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.clients.producer.producer import Producer
 from tidelog.demo.comparison import Content, Fingerprint, Received
@@ -101,7 +102,7 @@ class Demo:
         await asyncio.to_thread(self.cluster.stop)
         say(self._rates, self._comparison)
         if equal:
-            say(f"[green]All readers have read every byte of {len(self._corpus.paths)} files.")
+            say(f"[green]All readers have read every byte of {count_text(len(self._corpus.paths), 'file')}.")
         else:
             say("[bold red]THE READERS HAVE NOT READ WHAT WAS PRODUCED")
         return equal
@@ -133,7 +134,7 @@ class Demo:
         async with Admin(self.cluster.bootstrap_servers) as admin:
             results = await admin.elect_leaders(ElectionType.PREFERRED)
         self._console.print(
-            f"it now leads {sum(name.topic == TOPIC for name in results)} partitions, "
+            f"it now leads {count_text(sum(name.topic == TOPIC for name in results), 'partition')}, "
             "and serves records that it has not copied"
         )
 
@@ -160,7 +161,9 @@ class Demo:
                 # Otherwise the table below may be empty, because sending uses most of the time.
                 await self.watch.wait_for_first_state()
                 await asyncio.to_thread(self.cluster.kill, KILLED_NODE)
-                self._console.print(f"kill -9 of node {KILLED_NODE} after {content.records:,} records")
+                self._console.print(
+                    f"kill -9 of node {KILLED_NODE} after {count_text(content.records, 'record', style=',')}"
+                )
                 self._console.print(self.watch.table)
             for key, value in self._corpus.lines_of(path):
                 content.add(key, value)

@@ -53,5 +53,5 @@ def test_a_cluster_that_was_formatted_without_the_backup_is_not_restored_silentl
         assert not cluster.run(lambda node: "plain" in node.services.image().topics_by_name)
 
         output = tidelog_output(*arguments, "--topics-only", bootstrap=cluster.bootstrap_servers)
-        assert "1 of 1 topics restored" in output
+        assert "1 of 1 topic restored" in output
         assert cluster.run(lambda node: "plain" in node.services.image().topics_by_name)

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.catalog import BackupCatalog, BackupEntry
 from tidelog.broker.backup.contents import (
@@ -204,14 +205,14 @@ def _print(report: ClusterReport, options: ClusterRestoreOptions) -> None:
             "nothing was restored: format the directories of all nodes with tidelog storage format --backup, "
             "or give --topics-only to restore topics and offsets alone"
         )
-    topic_count, group_count = len(report.topics.plans), len(report.groups)
+    topics, groups = count_text(len(report.topics.plans), "topic"), count_text(len(report.groups), "group")
     if options.executes and not report.missing:
         print(
-            f"{len(report.topics.outcomes)} of {topic_count} topics restored, {report.committed} offsets of "
-            f"{group_count} groups committed, {report.kept} kept"
+            f"{len(report.topics.outcomes)} of {topics} restored, {count_text(report.committed, 'offset')} "
+            f"of {groups} committed, {report.kept} kept"
         )
     elif not report.missing:
-        print(f"dry run: {topic_count} topics, {group_count} groups; --execute restores them")
+        print(f"dry run: {topics}, {groups}; --execute restores them")
 
 
 def _document(report: ClusterReport) -> dict[str, Any]:

@@ -113,7 +113,9 @@ def start(
 
 
 def _print_next_steps(cluster: LocalCluster, folder: Path, seconds: float) -> None:
-    print(f"{len(cluster.running)} nodes are ready after {seconds:.1f} s; their data is in {folder}")
+    nodes = len(cluster.running)
+    ready = f"{count_text(nodes, 'node')} {'is' if nodes == 1 else 'are'} ready"
+    print(f"{ready} after {seconds:.1f} s; the data is in {folder}")
     print()
     if cluster.security is None:
         print(f"  first     export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.output import to_json
 from tidelog.protocol.codec import decode
 from tidelog.protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
@@ -81,5 +82,5 @@ def _message(cls: type[Message], data: bytes, what: str) -> Message:
 
 def _version(data: bytes, what: str) -> int:
     if len(data) < _VERSION.size:
-        raise DecodeError(f"a record's {what} of {len(data)} bytes has no version")
+        raise DecodeError(f"a record's {what} of {count_text(len(data), 'byte')} has no version")
     return int(_VERSION.unpack_from(data)[0])

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog.base.clock import SYSTEM_CLOCK
+from tidelog.base.count_text import count_text
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import CONNECT_TIMEOUT_MS, AsJson
@@ -69,7 +70,7 @@ class Measurement:
             f"{self.records / self.seconds:,.0f} records/s, {self.value_bytes / self.seconds / 1e6:.2f} MB/s"
         )
         latency = "  ".join(f"{name} {value:.2f}" for name, value in self.latency.summary_ms().items())
-        summary = f"{self.records:,} records in {self.seconds:.2f} s"
+        summary = f"{count_text(self.records, 'record', style=',')} in {self.seconds:.2f} s"
         return f"{summary}: {rate}\n{self.latency_of} latency ms: {latency}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.output import print_json, print_table
 from tidelog.spark_connector.jobs.stats_report import Counts, KeyCount, TopicStats
 from tidelog.spark_connector.jobs.times import time_text
@@ -44,7 +45,12 @@ def print_archive(topic: str, output: str, result: ArchiveResult, as_json: bool)
             for one, start in sorted(span.starts.items())
         ],
     )
-    done = f"{rows} rows, {len(result.files)} files, {size_bytes} bytes, {len(commits)} commits"
+    done = ", ".join(
+        count_text(count, noun)
+        for count, noun in (
+            (rows, "row"), (len(result.files), "file"), (size_bytes, "byte"), (len(commits), "commit")
+        )
+    )  # fmt: skip
     print(f"{topic} to {output}: {done if commits else 'no new records'}")
 
 
@@ -60,7 +66,8 @@ def print_transform(request_words: str, result: TransformResult, as_json: bool) 
             }
         )
         return
-    counts = f"{result.records_read} records read, {result.records_written} written, {result.batches} batches"
+    batches = count_text(result.batches, "batch", "batches")
+    counts = f"{count_text(result.records_read, 'record')} read, {result.records_written} written, {batches}"
     print(f"{request_words}: {counts if result.batches else 'no new records'}")
 
 

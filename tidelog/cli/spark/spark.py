@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
@@ -136,7 +137,7 @@ def archive(
     with spark_session("archive", master, conf) as spark, bar("records", 100) as show:
 
         def on_progress(done: int, total: int, words: str) -> None:
-            show(100 * done // max(total, 1), f"% of {total:,} records, {words}")
+            show(100 * done // max(total, 1), f"% of {count_text(total, 'record', style=',')}, {words}")
 
         result = run_archive(spark, request, on_progress)
     print_archive(topic, output, result, as_json)

@@ -18,6 +18,7 @@ from typing import Final
 import typer
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.count_text import count_text
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
 from tidelog.cli.output import print_json
@@ -199,7 +200,7 @@ def _print(report: Report, as_json: bool) -> None:
         return
     for finding in report.findings:
         print(finding)
-    read = f", {report.bytes_read} bytes read" if report.bytes_read else ""
+    read = f", {count_text(report.bytes_read, 'byte')} read" if report.bytes_read else ""
     looked_at = (
         f"{_count_text(len(report.views), 'partition')}, {_count_text(segments, 'remote segment')}{read}"
     )
@@ -207,7 +208,7 @@ def _print(report: Report, as_json: bool) -> None:
 
 
 def _count_text(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+    return count_text(number, noun) if number else f"no {noun}s"
 
 
 def _document(finding: Finding) -> dict[str, object]:

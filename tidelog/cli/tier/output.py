@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.output import print_table, time_text
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.bucket import Bucket
@@ -262,6 +263,6 @@ def _departure_row(view: PartitionView, departure: ScheduledDeletion) -> tuple[o
         when.append(time_text(departure.at_ms) or "")
         why.append(f"retention.ms={view.config.retention_ms}")
     if departure.after_bytes is not None:
-        when.append(f"{departure.after_bytes} bytes later")
+        when.append(f"{count_text(departure.after_bytes, 'byte')} later")
         why.append(f"retention.bytes={view.config.retention_bytes}")
     return segment.start_offset, segment.end_offset, " or ".join(when), ", ".join(why)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE
@@ -50,7 +51,8 @@ def run_repair(
         for outcome in outcomes:
             print(_line(outcome))
         failed = sum(bool(outcome.problem) for outcome in outcomes)
-        print(f"{report.bytes_read} bytes read, {len(outcomes)} damaged segments, {failed} not repairable")
+        damaged = count_text(len(outcomes), "damaged segment")
+        print(f"{count_text(report.bytes_read, 'byte')} read, {damaged}, {failed} not repairable")
     if any(outcome.problem for outcome in outcomes):
         raise typer.Exit(EXIT_FAILURE)
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
@@ -179,10 +180,11 @@ def print_report(report: RestoreReport, options: RestoreOptions) -> None:
         print(line)
     print_obstacles(report)
     ready = [plan for plan in report.plans if not report.obstacles.get(plan.name)]
+    topics = count_text(len(report.plans), "topic")
     if options.executes:
-        print(f"{len(report.outcomes)} of {len(report.plans)} topics restored")
+        print(f"{len(report.outcomes)} of {topics} restored")
     else:
-        print(f"dry run: {len(ready)} of {len(report.plans)} topics can be restored; --execute restores them")
+        print(f"dry run: {len(ready)} of {topics} can be restored; --execute restores them")
 
 
 def print_obstacles(report: RestoreReport) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
@@ -214,6 +215,6 @@ def _targets(
             continue
         size = count or len(replicas)
         if size > len(brokers):
-            raise UsageFailure(f"{where} needs {size} brokers, but --over has {len(brokers)}")
+            raise UsageFailure(f"{where} needs {count_text(size, 'broker')}, but --over has {len(brokers)}")
         targets[where] = [brokers[(number + step) % len(brokers)] for step in range(size)]
     return targets

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.console.schemas.avro_schema import AvroSchemas, AvroType
 from tidelog.cli.console.schemas.registry import Schema
 
@@ -36,7 +37,9 @@ def avro_decoder(schema: Schema) -> Callable[[bytes], Any]:
         reader = _Reader(payload)
         value = reader.value(root)
         if reader.position != len(payload):
-            raise ValueError(f"{len(payload) - reader.position} bytes are after the value")
+            raise ValueError(
+                f"{count_text(len(payload) - reader.position, 'byte')} after the end of the value"
+            )
         return value
 
     return decode
@@ -100,7 +103,9 @@ class _Reader:
     def _bytes(self, count: int) -> bytes:
         end = self.position + count
         if count < 0 or end > len(self._payload):
-            raise ValueError(f"the value ends at byte {len(self._payload)}, but {count} bytes should follow")
+            raise ValueError(
+                f"the value ends at byte {len(self._payload)}, but {count_text(count, 'byte')} should follow"
+            )
         found = self._payload[self.position : end]
         self.position = end
         return found
