@@ -33,6 +33,11 @@ def free_ports(count: int) -> list[int]:
     raise OSError(errno.EADDRINUSE, text)
 
 
+def preferred_port(port: int) -> int:
+    """Return `port` if no process uses it at the moment, else another free one. Errors: OSError."""
+    return port if _are_free([port]) else free_ports(1)[0]
+
+
 def _are_free(ports: Iterable[int]) -> bool:
     with ExitStack() as stack:
         for port in ports:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
@@ -263,6 +266,35 @@ def test_dev_starts_a_broker_and_keeps_its_data(tmp_path: Path) -> None:
             assert dev.stderr is not None
             assert dev.stderr.read() == b""
     assert (tmp_path / "here" / "greetings-0").is_dir()
+
+
+def test_dev_prints_the_address_of_its_console(tmp_path: Path) -> None:
+    with process("dev", "--port", "0", "--data", "here", cwd=tmp_path) as dev:
+        assert dev.stdout is not None
+        welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
+        address = welcome.decode().partition("browse ")[2].split()[0]
+
+        def is_healthy() -> bool:
+            try:
+                with urlopen(f"{address}api/overview", timeout=DEADLINE_S) as response:
+                    return bool(json.load(response)["healthy"])
+            except URLError:  # the console starts after the broker
+                return False
+
+        wait_until(is_healthy)
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait(DEADLINE_S) == 0
+        assert dev.stderr is not None
+        assert dev.stderr.read() == b""
+
+
+def test_dev_without_a_console_names_the_command_for_one(tmp_path: Path) -> None:
+    with process("dev", "-p", "0", "-o", "console.listener=", "-d", "here", cwd=tmp_path) as dev:
+        assert dev.stdout is not None
+        welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
+        assert b"browse    tidelog console\n" in welcome
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait(DEADLINE_S) == 0
 
 
 def test_dev_with_tiered_storage_copies_segments_to_a_directory(tmp_path: Path) -> None:

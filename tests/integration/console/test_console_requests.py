@@ -116,6 +116,26 @@ async def test_the_topics_have_their_end_offsets_for_rates(browser: Browser) -> 
     assert {topic["name"]: topic["end_offsets"] for topic in topics}["tides"] == 103
 
 
+async def test_the_topics_have_the_sizes_of_their_leaders_for_rates_in_bytes(browser: Browser) -> None:
+    _, topics = await browser.get("topics")
+    written, empty = {topic["name"]: topic["leader_sizes_bytes"] for topic in topics}["tides"]
+    assert written > 1_000
+    assert empty == 0
+
+
+async def test_the_tier_has_its_cost_if_prices_are_known(browser: Browser, cluster: EmbeddedCluster) -> None:
+    assert (await browser.get("topics/tides/tier"))[1]["cost"] is None
+    prices = ("--price-gb-month", "0.023", "--price-1000-requests", "0.005", "--price-currency", "EUR")
+    with running_console(cluster.bootstrap_servers, *prices) as address:
+        async with signed_in_browser(address) as other:
+            _, tier = await other.get("topics/tides/tier")
+    assert tier["cost"] == {
+        "month": pytest.approx(0.023 * tier["size_bytes"] / 2**30),
+        "requests": pytest.approx(0.005 * tier["objects"] / 1000),
+        "currency": "EUR",
+    }
+
+
 async def test_the_tier_has_leader_epochs_objects_and_copies(browser: Browser) -> None:
     _, tier = await browser.get("topics/tides/tier")
     assert [each["partition"] for each in tier["partitions"]] == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -21,10 +22,12 @@ from tidelog.base.clock import SystemClock
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.properties import properties_text
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.oauthbearer_config import UNSECURED_VALIDATOR
 from tidelog.broker.observability.console_process import ConsoleProcess
 from tidelog.local_cluster.ports import free_ports
 from tidelog.local_cluster.security import Security
 from tidelog.security.jaas import jaas_text
+from tidelog.security.oauthbearer.unsecured import create_unsecured_token
 from tidelog.testing.embedded import EmbeddedCluster
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
@@ -156,7 +159,7 @@ async def test_a_form_is_sent_only_after_its_script_is_loaded(sign_in_address: s
         assert await page.value("document.location.href") == sign_in_address
 
 
-# ---- console.listener
+# ---- tokens of OAUTHBEARER
 
 
 async def wait_until_reachable(port: int) -> None:
@@ -167,6 +170,74 @@ async def wait_until_reachable(port: int) -> None:
             return client.connect_ex(("127.0.0.1", port)) == 0
 
     await eventually(is_reachable)
+
+
+@pytest.fixture(scope="module")
+def token_address() -> Iterator[str]:
+    """Run a node with OAUTHBEARER, which serves the console; return the address of the console."""
+    (port,) = free_ports(1)
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": UNSECURED_VALIDATOR,
+        "console.listener": f"HTTP://127.0.0.1:{port}",
+        "console.kafka.listener.name": "SASL_PLAINTEXT",
+    }
+    with EmbeddedCluster(config=config):
+        asyncio.run(wait_until_reachable(port))
+        yield f"http://127.0.0.1:{port}/"
+
+
+def token(user: str, age_ms: int = 0) -> str:
+    """Return a token that is valid for an hour from its creation."""
+    claims = {"unsecuredLoginStringClaim_sub": user}
+    return create_unsecured_token(claims, SystemClock().wall_ms() - age_ms).value
+
+
+async def sign_in_with_token(browser: Browser, text: str) -> tuple[int, str]:
+    """Return status and body of an attempt."""
+    async with browser.session.post(f"{browser.url}sign-in", json={"token": text}) as response:
+        return response.status, await response.text()
+
+
+async def test_a_user_signs_in_with_an_access_token(token_address: str) -> None:
+    async with browser_of(token_address) as browser:
+        assert await sign_in_with_token(browser, token("alice")) == (204, "")
+        assert (await browser.get("console"))[1]["user"] == "alice"
+        assert (await browser.get("overview"))[1]["healthy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("opaque", "a token of 1 parts instead of 3"),
+        (token("alice", 7_200_000), "does not accept this token"),
+    ],
+)
+async def test_a_token_that_is_not_valid_is_refused(token_address: str, text: str, reason: str) -> None:
+    async with browser_of(token_address) as browser:
+        status, body = await sign_in_with_token(browser, text)
+        assert (status, reason in body) == (401, True)
+        assert text not in body
+        async with browser.session.get(f"{browser.url}api/topics") as response:
+            assert response.status == 401
+
+
+async def test_the_page_signs_a_user_in_with_a_token(token_address: str, tmp_path: Path) -> None:
+    async with running_browser(tmp_path) as page:
+        await page.open(token_address, 400)
+        await page.wait_for("document.querySelector('#sign-in button')?.disabled === false")
+        assert await page.value("document.documentElement.scrollWidth") <= 400
+        await page.value(
+            "(() => { const form = document.getElementById('sign-in');"
+            f" form.token.value = '{token('alice')}'; form.requestSubmit(); }})()"
+        )
+        await page.wait_for("document.querySelector('header button')?.textContent === 'Sign out alice'")
+        assert page.problems == []
+
+
+# ---- console.listener
 
 
 async def test_a_broker_serves_the_console_to_users_of_its_listener(tmp_path: Path) -> None:
@@ -221,7 +292,7 @@ async def test_a_console_without_users_is_open_to_its_own_page_only() -> None:
                     "SCRAM-SHA-512", {"username": "node", "password": "secret"}
                 ),
             },
-            "passwords need HTTPS",
+            "credentials need HTTPS",
         ),
     ],
 )
@@ -235,7 +306,7 @@ def test_a_console_that_cannot_be_served_is_a_config_error(settings: dict[str, s
 
 async def test_a_console_that_ends_is_logged_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"host": "127.0.0.1", "port": 0, "tls": {}, "bootstrap": "127.0.0.1:1", "client": {}}
-    unusable = {**settings, "allows_writes": False, "schema_registry": "ftp://registry"}
+    unusable = {**settings, "allows_writes": False, "schema_registry": "ftp://registry", "prices": {}}
     console = ConsoleProcess(unusable, SystemClock(), random.Random(1))
     await console.start()
     try:

@@ -33,3 +33,12 @@ def test_a_used_port_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ports, "END_PORT", port + 2)
         with pytest.raises(OSError, match="no 1 consecutive ports are free"):
             ports.free_ports(1)
+
+
+def test_a_preferred_port_that_is_used_is_replaced_by_a_free_one() -> None:
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        port = used.getsockname()[1]
+        assert ports.preferred_port(port) != port
+    (free,) = ports.free_ports(1)
+    assert ports.preferred_port(free) == free

@@ -14,8 +14,10 @@ from typing import Final
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listener_tls import listener_tls_settings, listener_tls_texts, uses_tls
 from tidelog.broker.config.listeners import Listener, SecurityProtocol, parse_listeners
+from tidelog.broker.config.mechanism_values import mechanism_value
 from tidelog.broker.config.sasl_config import SASL_PROTOCOLS, sasl_listener_config
 from tidelog.broker.config.settings import BrokerSettings
+from tidelog.security.oauthbearer.messages import OAUTHBEARER
 from tidelog.security.plain import PLAIN
 from tidelog.security.scram.credentials import SCRAM_MECHANISMS
 from tidelog.security.tls.settings import ClientAuth
@@ -24,7 +26,8 @@ ADDRESS_KEY: Final = "console.listener"
 KAFKA_LISTENER_KEY: Final = "console.kafka.listener.name"
 _PROTOCOLS: Final = {"HTTP": SecurityProtocol.PLAINTEXT, "HTTPS": SecurityProtocol.SSL}
 _LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
-_MECHANISMS: Final = (*reversed(SCRAM_MECHANISMS), PLAIN)
+_MECHANISMS: Final = (*reversed(SCRAM_MECHANISMS), PLAIN, OAUTHBEARER)
+_PRINCIPAL_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
 _TRUST: Final = ("ssl.truststore.", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols")
 
 
@@ -52,12 +55,12 @@ def console_config(config: BrokerSettings) -> ConsoleConfig | None:
     client = _client(config, listener)
     is_encrypted = uses_tls(address) or address.host in _LOOPBACK_HOSTS
     if listener.security_protocol in SASL_PROTOCOLS and not is_encrypted:
-        allowed = f"passwords need HTTPS, or one of the hosts {', '.join(_LOOPBACK_HOSTS)}"
+        allowed = f"credentials need HTTPS, or one of the hosts {', '.join(_LOOPBACK_HOSTS)}"
         raise ConfigError(ADDRESS_KEY, config.console_listener, allowed)
     tls: dict[str, str] = {}
     if uses_tls(address):
         tls = listener_tls_texts(config, address)
-        # Users of the console have passwords and no certificates.
+        # Users of the console have passwords or tokens, and no certificates.
         tls.pop("ssl.client.auth", None)
         if listener_tls_settings(config, address).key_store is None:
             key = "ssl.keystore.location"
@@ -102,4 +105,7 @@ def _client(config: BrokerSettings, listener: Listener) -> dict[str, str]:
             allowed = f"allowed is a listener with one of the mechanisms {', '.join(_MECHANISMS)}"
             raise ConfigError(KAFKA_LISTENER_KEY, listener.name, allowed)
         client["sasl.mechanism"] = mechanism
+        if mechanism == OAUTHBEARER:
+            claim = mechanism_value(config, listener.name, OAUTHBEARER, _PRINCIPAL_CLAIM)
+            client[_PRINCIPAL_CLAIM] = str(claim)
     return client

@@ -21,6 +21,7 @@ from tidelog.base.config_definition import (
 )
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.config.keys.backup import BackupKeys
+from tidelog.broker.config.keys.console import ConsoleKeys
 from tidelog.broker.config.keys.coordinators import CoordinatorKeys
 from tidelog.broker.config.keys.groups import GroupKeys
 from tidelog.broker.config.keys.key import Key
@@ -44,6 +45,7 @@ _THEMES: Final = (
     RemoteKeys,
     SecurityKeys,
     BackupKeys,
+    ConsoleKeys,
 )
 _FORWARDED_PREFIXES: Final = ("listener.name.", "config.providers.")
 LOOPBACK_ADDRESS: Final = "127.0.0.1"
@@ -62,7 +64,15 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(_definitions())
 
 
 class BrokerSettings(
-    ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys, BackupKeys
+    ServerKeys,
+    LogKeys,
+    QuorumKeys,
+    GroupKeys,
+    CoordinatorKeys,
+    RemoteKeys,
+    SecurityKeys,
+    BackupKeys,
+    ConsoleKeys,
 ):
     """One node's settings; every key of `tidelog.broker.config.keys` is a typed attribute.
 

@@ -33,7 +33,7 @@ def console(
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = DEFAULT_HOST,
     sign_in: Annotated[
-        bool, typer.Option("--sign-in", help="Users sign in with their own names and passwords of SASL.")
+        bool, typer.Option("--sign-in", help="Users sign in with their own credentials of SASL.")
     ] = False,
     allow_writes: Annotated[
         bool, typer.Option("--allow-writes", help="Allow to create topics, write records and reset offsets.")
@@ -48,6 +48,24 @@ def console(
             help="Decode records with its schemas; user and password may be in the address.",
         ),
     ] = None,
+    price_gb_month: Annotated[
+        float,
+        typer.Option(
+            "--price-gb-month",
+            metavar="PRICE",
+            min=0,
+            help="The price of a GB in the object store for a month: shows what tiered topics cost.",
+        ),
+    ] = 0.0,
+    price_1000_requests: Annotated[
+        float,
+        typer.Option(
+            "--price-1000-requests", metavar="PRICE", min=0, help="The price of 1,000 requests that write."
+        ),
+    ] = 0.0,
+    price_currency: Annotated[
+        str, typer.Option("--price-currency", metavar="CODE", help="The currency of the prices.")
+    ] = "USD",
     tls_config: Annotated[
         Path | None,
         typer.Option(
@@ -58,7 +76,7 @@ def console(
     """Serve a web page that shows the cluster, until ctrl-C.
 
     The page has the rights of this connection, and changes nothing unless --allow-writes is given. Only the
-    browser that opens the printed address gets it. With --sign-in, everyone with a password gets it.
+    browser that opens the printed address gets it. With --sign-in, all users with credentials get it.
     """
     try:
         import aiohttp.web  # noqa: F401
@@ -68,15 +86,23 @@ def console(
         ) from None
     # Imported here: the command line works without aiohttp.
     from tidelog.cli.console.serving import ConsoleSettings, serve_own, serve_users
+    from tidelog.cli.console.tier_cost import TierPrices
 
     tls = None if tls_config is None else _tls_context(tls_config)
     if sign_in and tls is None and host not in LOOPBACK_HOSTS:
         raise UsageFailure(
-            f"--sign-in with --host {host} would send passwords unencrypted: give --tls-config,"
+            f"--sign-in with --host {host} would send credentials unencrypted: give --tls-config,"
             f" or one of {', '.join(LOOPBACK_HOSTS)} behind a proxy with TLS"
         )
     settings = ConsoleSettings(
-        host=host, port=port, tls=tls, allows_writes=allow_writes, schema_registry=schema_registry
+        host=host,
+        port=port,
+        tls=tls,
+        allows_writes=allow_writes,
+        schema_registry=schema_registry,
+        prices=TierPrices(
+            gb_month=price_gb_month, thousand_requests=price_1000_requests, currency=price_currency
+        ),
     )
     serve = serve_users if sign_in else serve_own
     run(serve(cluster, settings, lambda url: print(f"console  {url}", flush=True)))

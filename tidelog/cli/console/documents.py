@@ -14,7 +14,7 @@ from tidelog.cli.topics.description import describe_topics, topic_document
 from tidelog.clients.admin.admin import Admin, ListedOffset, OffsetSpec, TopicDescription
 from tidelog.clients.admin.security import AclFilter
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import TopicPartition, uuid_text
+from tidelog.protocol.ids import BrokerId, TopicPartition, uuid_text
 
 
 async def overview(admin: Admin) -> dict[str, Any]:
@@ -24,13 +24,13 @@ async def overview(admin: Admin) -> dict[str, Any]:
 
 
 async def topics(admin: Admin) -> list[dict[str, Any]]:
-    """Return all topics with the state of their partitions, and the sum of their end offsets."""
+    """Return all topics: states of partitions, the sum of the end offsets, sizes of the leaders' logs."""
     names = sorted(await admin.list_topics(include_internal=True))
     if not names:
         return []
     descriptions = await admin.describe_topics(names)
     found = [topic for topic in descriptions.values() if not isinstance(topic, KafkaError)]
-    ends = await _end_offsets(admin, found)
+    ends, sizes = await _end_offsets(admin, found), await _leader_sizes(admin, found)
     return [
         {
             "name": topic.name,
@@ -43,6 +43,10 @@ async def topics(admin: Admin) -> list[dict[str, Any]]:
                 len(each.in_sync_replicas) < len(each.replicas) for each in topic.partitions
             ),
             "end_offsets": ends.get(topic.name),
+            "leader_sizes_bytes": [
+                sizes.get((each.leader, TopicPartition(topic.name, each.partition)))
+                for each in topic.partitions
+            ],
         }
         for topic in found
     ]
@@ -64,6 +68,26 @@ async def _end_offsets(admin: Admin, topics: list[TopicDescription]) -> dict[str
         if len(known) == len(ends):
             sums[topic.name] = sum(known)
     return sums
+
+
+async def _leader_sizes(
+    admin: Admin, topics: list[TopicDescription]
+) -> dict[tuple[BrokerId, TopicPartition], int]:
+    """Return the size of each log on the disk of its leader; without those of brokers that return none."""
+    leaders = {
+        (each.leader, TopicPartition(topic.name, each.partition))
+        for topic in topics
+        for each in topic.partitions
+        if each.leader >= 0
+    }
+    return {
+        (broker, partition): log.size_bytes
+        for broker, directories in (await admin.describe_log_dirs({leader for leader, _ in leaders})).items()
+        if not isinstance(directories, KafkaError)
+        for directory in directories.values()
+        for partition, log in directory.partitions.items()
+        if (broker, partition) in leaders and not log.is_future
+    }
 
 
 async def require_topic(admin: Admin, name: str) -> TopicDescription:

@@ -19,6 +19,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.cli.client_options import normalized_options
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.console.serving import ConsoleSettings, serve_users
+from tidelog.cli.console.tier_cost import TierPrices
 from tidelog.cli.failures import EXIT_FAILURE, EXIT_USAGE, UsageFailure, complain
 from tidelog.protocol.errors import KafkaError
 from tidelog.security.tls.contexts import server_context
@@ -53,6 +54,7 @@ async def _serve_until_input_ends(document: Mapping[str, Any]) -> None:
         tls=tls,
         allows_writes=document["allows_writes"],
         schema_registry=document["schema_registry"],
+        prices=TierPrices(**document["prices"]),
     )
     cluster = ClusterConnection(
         document["bootstrap"], "console.listener", normalized_options(document["client"])

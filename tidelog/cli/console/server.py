@@ -31,6 +31,7 @@ from tidelog.cli.console import changes, documents
 from tidelog.cli.console.access import AccessPolicy, add_headers, session_of
 from tidelog.cli.console.record_search import InvalidSearchError, RecordSearch, find_records
 from tidelog.cli.console.session import EVENT_INTERVAL_S, ClusterSession, error_text
+from tidelog.cli.console.tier_cost import NO_PRICES, TierPrices
 from tidelog.cli.output import json_text
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
@@ -66,9 +67,15 @@ _NAMED_PAGES: Final[dict[str, Callable[[Admin, str], Awaitable[Any]]]] = {
 class ConsoleServer:
     """The pages of one cluster, for the users that `access` admits."""
 
-    def __init__(self, access: AccessPolicy, decoder: SchemaDecoder | None = None) -> None:
+    def __init__(
+        self,
+        access: AccessPolicy,
+        decoder: SchemaDecoder | None = None,
+        prices: TierPrices = NO_PRICES,
+    ) -> None:
         self._access = access
         self._decoder = decoder
+        self._prices = prices
         self._search_limit = asyncio.Semaphore(SEARCHES_MAX)
         self._searches = 0
         """The searches that run or wait."""
@@ -107,7 +114,8 @@ class ConsoleServer:
 
         async def read() -> dict[str, Any]:
             topic = await documents.require_topic(session.admin, name)
-            return await session.tier.document(name, [each.partition for each in topic.partitions])
+            tier = await session.tier.document(name, [each.partition for each in topic.partitions])
+            return {**tier, "cost": self._prices.cost(tier["objects"], tier["size_bytes"])}
 
         return await _respond(read())
 

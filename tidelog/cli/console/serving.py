@@ -20,6 +20,8 @@ from tidelog.cli.console.schemas.decoding import SchemaDecoder
 from tidelog.cli.console.schemas.registry import SchemaRegistry
 from tidelog.cli.console.server import ConsoleServer
 from tidelog.cli.console.sign_in import OpenAccess, SignInAccess
+from tidelog.cli.console.tier_cost import NO_PRICES, TierPrices
+from tidelog.cli.console.user_sessions import UserSessions
 from tidelog.cli.failures import UsageFailure
 
 
@@ -32,6 +34,7 @@ class ConsoleSettings:
     tls: ssl.SSLContext | None = None
     allows_writes: bool = False
     schema_registry: str | None = None
+    prices: TierPrices = NO_PRICES
 
     def url(self, port: int) -> str:
         """Return the address of the console at its port."""
@@ -47,7 +50,7 @@ async def serve_own(
         hosts = LOOPBACK_NAMES | {name_in_url(settings.host)}
         access = TokenAccess(session, hosts, SYSTEM_RANDOMNESS, allows_writes=settings.allows_writes)
         async with _decoder(settings) as decoder:
-            app = ConsoleServer(access, decoder).app
+            app = ConsoleServer(access, decoder, settings.prices).app
             await _serve(app, settings, lambda url: on_ready(f"{url}?{TOKEN_PARAMETER}={access.token}"))
     finally:
         await session.close()
@@ -59,20 +62,19 @@ async def serve_users(
     """Serve users, each with credentials of their own; report the address."""
     connector = SessionConnector(cluster)
     async with _decoder(settings) as decoder:
-        if connector.has_users():
-            access = SignInAccess(
-                connector.open_as, SystemClock(), SYSTEM_RANDOMNESS, allows_writes=settings.allows_writes
-            )
+        if (form := connector.sign_in_form()) is not None:
+            sessions = UserSessions(SystemClock(), SYSTEM_RANDOMNESS)
+            access = SignInAccess(form, connector.open_as, sessions, allows_writes=settings.allows_writes)
             try:
-                await _serve(ConsoleServer(access, decoder).app, settings, on_ready)
+                await _serve(ConsoleServer(access, decoder, settings.prices).app, settings, on_ready)
             finally:
-                await access.close()
+                await sessions.close()
             return
         session = await connector.open()
         try:
             hosts = frozenset({name_in_url(settings.host), socket.gethostname().lower()})
             policy = OpenAccess(session, hosts, allows_writes=settings.allows_writes)
-            await _serve(ConsoleServer(policy, decoder).app, settings, on_ready)
+            await _serve(ConsoleServer(policy, decoder, settings.prices).app, settings, on_ready)
         finally:
             await session.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,11 +26,14 @@ from tidelog.cli.options import (
     DEFAULT_BOOTSTRAP,
 )
 from tidelog.local_cluster.layout import CLIENT_LISTENER
+from tidelog.local_cluster.ports import preferred_port
 from tidelog.local_cluster.security import SECURE_LISTENER, ClusterSecurity
 from tidelog.local_cluster.tiering import TIER_FOLDER, metadata_topic_settings, tiered_settings
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = Path("tidelog-data")
+CONSOLE_PORT: Final = 8091
+CONSOLE_KEY: Final = "console.listener"
 
 # For one user: no rebalance delay, and few partitions of internal topics.
 DEV_SETTINGS: Final = {
@@ -93,18 +98,20 @@ def dev(
         "listeners": f"{CLIENT_LISTENER}://127.0.0.1:{port}",
         **({} if security is None else _security_settings(security, port)),
         "log.dirs": str(data.absolute()),
+        **_console_settings(own_settings),
         **own_settings,
     }
+    console = settings.get(CONSOLE_KEY)
 
     async def announce(config: BrokerConfig, addresses: Addresses) -> None:
         _, host, bound_port = addresses[0]
         if security is None:
-            print(welcome(host, bound_port, data, is_tiered=tiered), flush=True)
+            print(welcome(host, bound_port, data, console, is_tiered=tiered), flush=True)
             return
         address = f"{host}:{bound_port}"
         await security.create_missing_users(address)
         write_client_files(_security_folder(data), security.client_settings(address))
-        print(secured_welcome(address, data), flush=True)
+        print(secured_welcome(address, data, console), flush=True)
 
     raise typer.Exit(run(None, settings, announce))
 
@@ -119,6 +126,23 @@ def _security_folder(data: Path) -> Path:
     return data.absolute().with_name(f"{data.absolute().name}-security")
 
 
+def _console_settings(own_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the console; none if its packages are missing, or if it is configured."""
+    if CONSOLE_KEY in own_settings or find_spec("aiohttp") is None:
+        return {}
+    return {CONSOLE_KEY: f"HTTP://127.0.0.1:{preferred_port(CONSOLE_PORT)}"}
+
+
+def _console_text(console: str | None) -> str:
+    """Return the address of the console, or how to get one."""
+    if console:
+        scheme, _, rest = console.partition("://")
+        return f"{scheme.lower()}://{rest}/"
+    if console is None:
+        return "pip install 'tidelog[console]', then tidelog console"
+    return "tidelog console"
+
+
 def _security_settings(security: ClusterSecurity, port: int) -> dict[str, str]:
     return {
         **security.node_settings(),
@@ -127,7 +151,7 @@ def _security_settings(security: ClusterSecurity, port: int) -> dict[str, str]:
     }
 
 
-def welcome(host: str, port: int, data: Path, *, is_tiered: bool = False) -> str:
+def welcome(host: str, port: int, data: Path, console: str | None = None, *, is_tiered: bool = False) -> str:
     """Return a text with the address and the next commands to try."""
     address = f"{host}:{port}"
     lines = [f"Tidelog is ready at {address}, with its data in {data}. Ctrl-C stops it.", ""]
@@ -138,7 +162,7 @@ def welcome(host: str, port: int, data: Path, *, is_tiered: bool = False) -> str
         "  read      tidelog consume greetings",
         "  look      tidelog topic list; tidelog cluster info",
         "  measure   tidelog perf produce load",
-        "  browse    tidelog console",
+        f"  browse    {_console_text(console)}",
         f"  connect   any Kafka client, bootstrap.servers={address}",
     ]
     if is_tiered:
@@ -150,7 +174,7 @@ def welcome(host: str, port: int, data: Path, *, is_tiered: bool = False) -> str
     return "\n".join([*lines, ""])
 
 
-def secured_welcome(address: str, data: Path) -> str:
+def secured_welcome(address: str, data: Path, console: str | None = None) -> str:
     """Return a text with the address, the files for clients, and the next commands to try."""
     folder = _security_folder(data)
     lines = [
@@ -160,6 +184,7 @@ def secured_welcome(address: str, data: Path) -> str:
         "  write     tidelog topic create greetings; echo hello | tidelog produce greetings",
         "  read      tidelog consume greetings",
         "  users     tidelog user create alice; tidelog acl add --allow-principal User:alice ...",
+        f"  browse    {_console_text(console)}",
         f"  connect   Java clients: {folder / CLIENT_FILE}",
         f"            librdkafka:   {folder / LIBRDKAFKA_FILE}",
     ]

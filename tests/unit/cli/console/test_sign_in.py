@@ -1,4 +1,4 @@
-"""The sessions of the users of a console: how they end."""
+"""The sessions of the users of a console: how they end, and how many a user has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.waiting import eventually
+from tidelog.cli.console.credentials import Credentials, PasswordForm
 from tidelog.cli.console.session import ClusterSession
-from tidelog.cli.console.sign_in import SESSION_IDLE_MS, SignInAccess
+from tidelog.cli.console.sign_in import SignInAccess
+from tidelog.cli.console.user_sessions import (
+    SESSION_IDLE_MS,
+    SESSION_MS,
+    SESSIONS_PER_USER_MAX,
+    UserSessions,
+)
 
 
 class SlowSession:
@@ -30,12 +37,13 @@ class SlowSession:
 async def test_expired_sessions_end_once_when_several_requests_arrive_at_the_same_time() -> None:
     sessions: list[SlowSession] = []
 
-    async def open_session(user: str, password: str) -> ClusterSession:
+    async def open_session(credentials: Credentials) -> ClusterSession:
         sessions.append(SlowSession())
         return cast(ClusterSession, sessions[-1])
 
     clock = ManualClock()
-    access = SignInAccess(open_session, clock, Random(1), allows_writes=False)
+    user_sessions = UserSessions(clock, Random(1))
+    access = SignInAccess(PasswordForm("PLAIN"), open_session, user_sessions, allows_writes=False)
     async with TestClient(TestServer(web.Application(middlewares=[access.middleware()]))) as browser:
         for _ in range(3):
             response = await browser.post("/sign-in", json={"user": "alice", "password": "secret"})
@@ -50,3 +58,60 @@ async def test_expired_sessions_end_once_when_several_requests_arrive_at_the_sam
             session.may_close.set()
         assert [(await each).status for each in (first, second)] == [401, 401]
     assert [session.close_count for session in sessions] == [1, 1, 1]
+
+
+class QuickSession:
+    """A session that ends at once."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def credentials(user: str, expires_ms: int | None = None) -> Credentials:
+    return Credentials(user=user, client_options={}, expires_ms=expires_ms)
+
+
+async def added(sessions: UserSessions, user: str, expires_ms: int | None = None) -> tuple[str, QuickSession]:
+    """Add a session; return its identifier and it."""
+    session = QuickSession()
+    return await sessions.add(credentials(user, expires_ms), cast(ClusterSession, session)), session
+
+
+async def test_a_user_with_all_sessions_of_a_user_loses_the_one_that_was_not_used_for_the_longest_time() -> (
+    None
+):
+    clock = ManualClock()
+    sessions = UserSessions(clock, Random(1))
+    _, other = await added(sessions, "bob")
+    own = []
+    for _ in range(SESSIONS_PER_USER_MAX):
+        clock.advance_ns(1_000_000)
+        own.append(await added(sessions, "alice"))
+    clock.advance_ns(1_000_000)
+    assert await sessions.use(own[0][0]) is own[0][1]
+    for count in (1, 2):
+        clock.advance_ns(1_000_000)
+        await added(sessions, "alice")
+        assert [session.is_closed for _, session in own].index(True) == 1
+        assert sum(session.is_closed for _, session in own) == count
+    assert len(sessions) == SESSIONS_PER_USER_MAX + 1
+    assert not other.is_closed
+
+
+async def test_a_session_ends_when_its_credentials_expire() -> None:
+    clock = ManualClock()
+    sessions = UserSessions(clock, Random(1))
+    token_session, _ = await added(sessions, "alice", expires_ms=clock.wall_ms() + 60_000)
+    password_session, _ = await added(sessions, "bob")
+    clock.advance_ns(60_000_000_000)
+    assert await sessions.use(token_session) is not None
+    clock.advance_ns(1_000_000)
+    assert await sessions.use(token_session) is None
+    assert sessions.user_of(token_session) is None
+    for _ in range(SESSION_MS // SESSION_IDLE_MS):
+        assert await sessions.use(password_session) is not None
+        clock.advance_ns(SESSION_IDLE_MS * 1_000_000)
+    assert await sessions.use(password_session) is None

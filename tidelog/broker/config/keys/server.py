@@ -17,7 +17,6 @@ from tidelog.broker.config.keys.key import (
     optional_integer,
     optional_text,
     optional_text_list,
-    password,
     text,
     text_list,
     topic_default,
@@ -404,29 +403,6 @@ class ServerKeys:
         "metrics.token.file",
         "The path of a file with the token that clients of /metrics must send as "
         "'Authorization: Bearer <token>'. If it is not set, no token is required. Tidelog's own key.",
-    )
-    console_listener = optional_text(
-        "console.listener",
-        "The address of the console, a web page that shows the cluster: HTTP://host:port or "
-        "HTTPS://host:port, with the keys ssl.* or listener.name.console.ssl.*. If it is not set, there is "
-        "no console. Needs tidelog[console]. Tidelog's own key.",
-    )
-    console_kafka_listener_name = optional_text(
-        "console.kafka.listener.name",
-        "The listener to which the console connects. Its users sign in with their names and passwords of "
-        "SASL on this listener; without SASL, every user of the console has the rights of a client. "
-        "The default is the first listener for clients. Tidelog's own key.",
-    )
-    console_writes_enable = boolean(
-        "console.writes.enable",
-        False,
-        "Whether users of the console may create topics, write records and reset offsets, if the authorizer "
-        "allows it. Tidelog's own key.",
-    )
-    console_schema_registry_url = password(
-        "console.schema.registry.url",
-        "The address of the Schema Registry with whose schemas the console decodes records; it may contain "
-        "user and password. Tidelog's own key.",
     )
     max_large_request_bytes = long(
         "max.large.request.bytes",

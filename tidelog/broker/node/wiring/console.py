@@ -24,5 +24,10 @@ def create_console(context: NodeContext, network: BrokerNetwork) -> ConsoleProce
         "tls": console.tls,
         "allows_writes": config.console_writes_enable,
         "schema_registry": config.console_schema_registry_url,
+        "prices": {
+            "gb_month": config.console_price_gb_month,
+            "thousand_requests": config.console_price_1000_requests,
+            "currency": config.console_price_currency,
+        },
     }
     return ConsoleProcess(settings, context.clock, context.randomness)

@@ -66,7 +66,7 @@ function resetForm(group) {
         const place = event.target.parentElement;
         try {
           const done = await send(values, true);
-          place.replaceChildren(`Set ${done.partitions.length} offsets`);
+          place.replaceChildren(`Set ${countText(done.partitions.length, "offset")}`);
         } catch (error) {
           place.className = "bad";
           place.replaceChildren(error.message);

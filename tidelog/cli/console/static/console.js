@@ -43,13 +43,32 @@ function rateOf(page, name, total) {
 
 function rateText(rate) { return rate === null ? "measuring" : numberText(Math.round(rate)); }
 
+// The bytes per second that were written since the last call: the growth of the logs of the leaders. A log from which
+// segments were deleted meanwhile, or whose size is not known, is not counted.
+function growthOf(page, name, sizes) {
+  const now = performance.now();
+  const key = `${page}: sizes of ${name}`;
+  const before = histories.get(key);
+  histories.set(key, { now, sizes });
+  if (!sizes.some(isKnown)) return undefined;
+  if (!before || now <= before.now) return null;
+  const grown = sizes.map((size, index) => (isKnown(size) && isKnown(before.sizes[index]) ? Math.max(0, size - before.sizes[index]) : 0));
+  return (1000 * grown.reduce((sum, each) => sum + each, 0)) / (now - before.now);
+}
+
+function isKnown(value) { return value !== null && value !== undefined; }
+
+function growthText(growth) {
+  return growth === undefined ? "-" : growth === null ? "measuring" : `${sizeText(Math.round(growth))}/s`;
+}
+
 const pages = {
   async ""() {
     const cluster = await read("overview");
     return ["Overview", [
       facts([
         ["Cluster", cluster.cluster_id || "-"], ["Controller", cluster.controller_id],
-        ["State", cluster.healthy ? "healthy" : `${cluster.problems.length} problems`, cluster.healthy ? "good" : "bad"],
+        ["State", cluster.healthy ? "healthy" : countText(cluster.problems.length, "problem"), cluster.healthy ? "good" : "bad"],
         ["Topics", numberText(cluster.topics)], ["Partitions", numberText(cluster.partitions)],
         ["Without leader", cluster.offline_partitions.length, cluster.offline_partitions.length ? "bad" : null],
         ["Under-replicated", cluster.under_replicated_partitions.length, cluster.under_replicated_partitions.length ? "bad" : null],
@@ -76,6 +95,7 @@ const pages = {
         topic.without_leader ? `${topic.without_leader} without leader`
           : topic.under_replicated ? `${topic.under_replicated} under-replicated` : "in sync")],
       ["Offsets/s", (topic) => (topic.end_offsets === null ? "-" : rateText(rateOf("topics", topic.name, topic.end_offsets))), "number"],
+      ["Written", (topic) => growthText(growthOf("topics", topic.name, topic.leader_sizes_bytes)), "number"],
       ["Internal", (topic) => (topic.is_internal ? "internal" : "")],
     ], topics)], features.allows_writes ? topicForm : undefined];
   },
@@ -120,7 +140,7 @@ async function topicPage(name) {
   const parts = [
     facts([
       ["Partitions", topic.partitions.length], ["Tiered storage", topic.is_tiered ? "enabled" : "disabled"],
-      ["Offsets per second", rateText(rate)],
+      ["Offsets per second", rateText(rate)], ["Written", growthText(growthOf("topic", name, topic.partitions.map(leaderSize)))],
       ["Size of leaders", sizeText(topic.partitions.reduce((sum, each) => sum + (leaderSize(each) || 0), 0))],
       ...Object.entries(topic.configs),
     ]),
@@ -149,7 +169,7 @@ async function groupPage(name) {
       ["Members", group.members.length], ["Total lag", numberText(group.total_lag)],
     ]),
     element("h2", {}, "Lag over time"),
-    chart(`Total lag since this page was opened: from ${values[0]} to ${group.total_lag} records`, values),
+    chart(`Total lag since this page was opened: from ${values[0]} to ${countText(group.total_lag, "record")}`, values),
     element("h2", {}, "Partitions"),
     table("Partitions of the group", [
       ["Topic", (each) => link("topics", each.topic)], ["Partition", (each) => each.partition, "number"],
@@ -174,7 +194,7 @@ async function shareGroupPage(name) {
       ["Group epoch", group.group_epoch], ["Members", group.members.length], ["Total lag", numberText(lag)],
     ]),
     element("h2", {}, "Lag over time"),
-    chart(`Total lag since this page was opened: from ${values[0]} to ${lag} records`, values),
+    chart(`Total lag since this page was opened: from ${values[0]} to ${countText(lag, "record")}`, values),
     element("h2", {}, "Partitions"),
     table("Partitions of the share group", [
       ["Topic", (each) => link("topics", each.topic)], ["Partition", (each) => each.partition, "number"],

@@ -33,6 +33,12 @@ function sizeText(bytes) {
   return `${power ? bytes.toPrecision(3) : bytes} ${units[power]}`;
 }
 
+function countText(count, noun, plural) { return `${numberText(count)} ${count === 1 ? noun : plural || `${noun}s`}`; }
+
+function moneyText(amount, currency) {
+  return `${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: amount < 1 ? 6 : 2 })} ${currency}`;
+}
+
 // columns: [heading, function of a row, "number" or undefined]
 function table(caption, columns, rows) {
   const head = columns.map(([heading, , kind]) => element("th", { scope: "col", class: kind }, heading));

@@ -54,7 +54,7 @@ function recordBrowser(topic) {
     output.replaceChildren("Reading");
     try {
       const found = await read(`topics/${encodeURIComponent(topic)}/records?${parameters}`);
-      const state = `${found.records.length} of ${found.scanned} records that were read; the partition has the offsets ` +
+      const state = `${found.records.length} of ${countText(found.scanned, "record")} that the search has read; the partition has the offsets ` +
         `${numberText(found.start_offset)} to ${numberText(found.end_offset)}.`;
       const next = found.is_complete ? null : element("button", { type: "button", onclick: () => search(found.next_offset) }, "Next records");
       output.replaceChildren(element("p", {}, state), recordTable(found), ...(next ? [next] : []));

@@ -12,7 +12,7 @@ window.addEventListener("DOMContentLoaded", () => {
     try {
       const response = await fetch("/sign-in", {
         method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ user: values.get("user"), password: values.get("password") }),
+        body: JSON.stringify(Object.fromEntries(values)),
       });
       if (response.ok) { window.location.reload(); return; }
       problem.textContent = (await response.json()).error;

@@ -26,7 +26,7 @@ function tierBand(partition, stored, lowest, highest) {
   const label = `partition ${partition.partition}: offsets ${start} to ${end}; in the object store ${start} to ${tierEnd}; ` +
     `on the local disk ${localStart} to ${end}` +
     (epochs.length ? `; leader epochs ${epochs.map((each) => `${each.leader_epoch} from ${each.start_offset}`).slice(-10).join(", ")}` : "") +
-    (copies.length ? `; ${copies.length} copies in progress` : "");
+    (copies.length ? `; ${countText(copies.length, "copy", "copies")} in progress` : "");
   return element("svg", { class: "band", viewBox: "0 0 1000 22", preserveAspectRatio: "none", height: 22, role: "img", "aria-label": label },
     element("title", { svg: true }, label),
     part("none", 0, start, end), part("none", 12, start, end),
@@ -61,7 +61,13 @@ function tierSection(topic, tier) {
     element("h2", {}, "Tier"),
     tier.error !== undefined
       ? element("p", { class: "bad" }, `Segments, epochs and cost are not known: ${tier.error}`)
-      : facts([["Segments", numberText(tier.segments)], ["Objects", numberText(tier.objects)], ["Bytes in the object store", sizeText(tier.size_bytes)]]),
+      : facts([
+        ["Segments", numberText(tier.segments)], ["Objects", numberText(tier.objects)], ["Bytes in the object store", sizeText(tier.size_bytes)],
+        ...(tier.cost ? [
+          ["Storage for a month", moneyText(tier.cost.month, tier.cost.currency)],
+          ["Requests that wrote the objects", moneyText(tier.cost.requests, tier.cost.currency)],
+        ] : []),
+      ]),
     element("p", {}, element("span", { class: "key remote" }, "in the object store"), " ", element("span", { class: "key copy" }, "copy in progress"), " ",
       element("span", { class: "key local" }, "on the local disk"), " ", element("span", { class: "key epoch" }, "start of a leader epoch")),
     table("Tier", [
