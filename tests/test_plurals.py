@@ -22,10 +22,10 @@ LARGE = re.compile(r"([A-Z_]+|\w+_max|completed)(:,)?$")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_texts_with_a_count_use_count_text(folder: str) -> None:
     wrong = [
-        (str(path.relative_to(ROOT)), found[0])
+        (str(path.relative_to(ROOT)), match[0])
         for suffix in ("*.py", "*.js")
         for path in sorted((ROOT / folder).rglob(suffix))
-        for found in COUNTED.finditer(path.read_text())
-        if not LARGE.match(found[1].split(".")[-1])
+        for match in COUNTED.finditer(path.read_text())
+        if not LARGE.match(match[1].split(".")[-1])
     ]
     assert wrong == []

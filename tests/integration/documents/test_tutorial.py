@@ -8,30 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 
+from tests.support.document_commands import code_blocks, console_steps
 from tests.support.paths import ROOT
 
 TUTORIAL = ROOT / "docs/tutorial.md"
 TIMEOUT_S = 120
 PROGRAM = f"{sys.executable} -m tidelog.cli.main"
-
-
-class Step(NamedTuple):
-    """One command of the tutorial, and the output that it shows; "..." stands for any text."""
-
-    command: str
-    output: str
-
-
-def steps() -> Iterator[Step]:
-    """Yield the commands of the console blocks in their order."""
-    for block in re.findall(r"```console\n(.*?)```", TUTORIAL.read_text(), re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield Step(command, output)
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +53,18 @@ def run(command: list[str], environment: dict[str, str]) -> str:
 
 
 def test_the_program_of_the_readme_runs(environment: dict[str, str]) -> None:
-    programs = re.findall(r"```python\n(import .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    programs = [block for block in code_blocks(ROOT / "README.md", "python") if block.startswith("import")]
     assert programs
     for program in programs:
         run([sys.executable, "-c", program], environment)
 
 
 def test_every_command_of_the_tutorial_prints_what_it_shows(environment: dict[str, str]) -> None:
-    commands = list(steps())
+    commands = list(console_steps(TUTORIAL))
     assert len(commands) > 10
     for step in commands:
         output = run(["bash", "-c", step.command], environment)
-        pattern = ".*".join(map(re.escape, step.output.split("...")))
-        assert re.fullmatch(pattern, output, re.DOTALL), (
-            f"{step.command} printed:\n{output}\nexpected:\n{step.output}"
-        )
-    (program,) = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+        assert step.is_shown(output), f"{step.command} printed:\n{output}\nexpected:\n{step.output}"
+    (program,) = code_blocks(TUTORIAL, "python")
     program = program.replace("localhost:9092", environment["TIDELOG_BOOTSTRAP"])
     assert run([sys.executable, "-c", program], environment).splitlines()[-1] == "3 falling"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.console.price_options import has_prices
+from tidelog.cli.console.tier_cost import TierPrices
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.running import run
 
@@ -21,8 +24,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 @connects
+@has_prices
 def console(
     cluster: ClusterConnection,
+    prices: TierPrices,
     port: Annotated[
         int,
         typer.Option(
@@ -48,24 +53,6 @@ def console(
             help="Decode records with its schemas; user and password may be in the address.",
         ),
     ] = None,
-    price_gb_month: Annotated[
-        float,
-        typer.Option(
-            "--price-gb-month",
-            metavar="PRICE",
-            min=0,
-            help="The price of a GB in the object store for a month: shows what tiered topics cost.",
-        ),
-    ] = 0.0,
-    price_1000_requests: Annotated[
-        float,
-        typer.Option(
-            "--price-1000-requests", metavar="PRICE", min=0, help="The price of 1,000 requests that write."
-        ),
-    ] = 0.0,
-    price_currency: Annotated[
-        str, typer.Option("--price-currency", metavar="CODE", help="The currency of the prices.")
-    ] = "USD",
     tls_config: Annotated[
         Path | None,
         typer.Option(
@@ -78,15 +65,9 @@ def console(
     The page has the rights of this connection, and changes nothing unless --allow-writes is given. Only the
     browser that opens the printed address gets it. With --sign-in, all users with credentials get it.
     """
-    try:
-        import aiohttp.web  # noqa: F401
-    except ImportError:
-        raise UsageFailure(
-            "the console needs aiohttp, which is not installed; run pip install 'tidelog[console]'"
-        ) from None
+    _require_aiohttp()
     # Imported here: the command line works without aiohttp.
     from tidelog.cli.console.serving import ConsoleSettings, serve_own, serve_users
-    from tidelog.cli.console.tier_cost import TierPrices
 
     tls = None if tls_config is None else _tls_context(tls_config)
     if sign_in and tls is None and host not in LOOPBACK_HOSTS:
@@ -100,12 +81,17 @@ def console(
         tls=tls,
         allows_writes=allow_writes,
         schema_registry=schema_registry,
-        prices=TierPrices(
-            gb_month=price_gb_month, thousand_requests=price_1000_requests, currency=price_currency
-        ),
+        prices=prices,
     )
     serve = serve_users if sign_in else serve_own
     run(serve(cluster, settings, lambda url: print(f"console  {url}", flush=True)))
+
+
+def _require_aiohttp() -> None:
+    if find_spec("aiohttp") is None:
+        raise UsageFailure(
+            "the console needs aiohttp, which is not installed; run pip install 'tidelog[console]'"
+        )
 
 
 def _tls_context(file: Path) -> ssl.SSLContext:
