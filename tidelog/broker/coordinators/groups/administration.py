@@ -55,7 +55,7 @@ class Administration:
                 yield None
                 groups.append(_listed(group, group.protocol_type or "", CLASSIC_GROUP_TYPE))
         if not type_filter or CONSUMER_GROUP_TYPE in type_filter:
-            for consumer_group in self._groups.consumers():
+            for consumer_group in self._groups.consumers:
                 yield None
                 groups.append(_listed(consumer_group, CONSUMER_PROTOCOL_TYPE, CONSUMER_GROUP_TYPE))
         if not type_filter or SHARE_GROUP_TYPE in type_filter:

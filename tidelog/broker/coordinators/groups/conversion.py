@@ -89,7 +89,7 @@ class Conversion:
 
     def existing(self, group_id: str, kind: str = "Group") -> ConsumerGroup:
         """Return a consumer group. Raise GROUP_ID_NOT_FOUND, with `kind` in the text, if there is none."""
-        group = self._groups.consumer(group_id)
+        group = self._groups.consumers.find(group_id)
         if group is None:
             text = f"{kind} {group_id} not found."
             if group_id in self._groups:
@@ -102,17 +102,17 @@ class Conversion:
 
         Raise GROUP_ID_NOT_FOUND otherwise.
         """
-        group = self._groups.consumer(group_id)
+        group = self._groups.consumers.find(group_id)
         if group is not None:
             return GroupToJoin(group, [])
         classic = self._groups.get(group_id)
         if classic is None and group_id in self._groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if classic is None:
-            return GroupToJoin(self._groups.new_consumer(group_id), [])
+            return GroupToJoin(self._groups.consumers.new(group_id), [])
         if not classic.members:
             logger.info("Group %s: the empty classic group becomes a consumer group", group_id)
-            return GroupToJoin(self._groups.new_consumer(group_id), [group_tombstone(group_id)])
+            return GroupToJoin(self._groups.consumers.new(group_id), [group_tombstone(group_id)])
         return self._upgrade(classic, now)
 
     # From classic to consumer

@@ -248,7 +248,7 @@ class GroupCoordinator:
 
     def consumer_group_counts(self) -> Counter[ConsumerGroupState]:
         """Return the number of consumer groups in each state, for metrics."""
-        return Counter(group.state for group in self._groups.consumers())
+        return Counter(group.state for group in self._groups.consumers)
 
     def share_group_counts(self) -> Counter[ShareGroupState]:
         """Return the number of share groups in each state, for metrics."""

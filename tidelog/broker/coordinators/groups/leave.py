@@ -61,7 +61,7 @@ class LeaveCommand:
         If several identify the same member, the first one removes it. `leave` looks up the members again,
         because the group may change between the steps.
         """
-        group = self._groups.get(request.group_id) or self._groups.consumer(request.group_id)
+        group = self._groups.get(request.group_id) or self._groups.consumers.find(request.group_id)
         member_ids: set[str] = set()
         prepared = PreparedLeave([], {})
         for position, identity in enumerate(_identities(request, version)):

@@ -49,7 +49,7 @@ class Membership:
         self, client: Client, request: JoinGroupRequest, version: int, now: Moment
     ) -> Outcome[JoinReply]:
         """Return a reply that completes when the rebalance does; see `JoinCommand.join`."""
-        group = self._groups.consumer(request.group_id)
+        group = self._groups.consumers.find(request.group_id)
         if group is None or group.is_empty:
             return self._join.join(client, request, version, now)
         try:
@@ -66,14 +66,14 @@ class Membership:
 
     def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
         """Return a reply that completes with the leader's assignment; see `SyncCommand.sync`."""
-        group = self._groups.consumer(request.group_id)
+        group = self._groups.consumers.find(request.group_id)
         if group is not None:
             return Outcome(Pending.of(self._in_consumer_groups.sync(group, request, now)))
         return self._sync.sync(request)
 
     def heartbeat(self, request: HeartbeatRequest, now: Moment) -> HeartbeatResponse:
         """Restart the session of a member; see `HeartbeatCommand.heartbeat`."""
-        group = self._groups.consumer(request.group_id)
+        group = self._groups.consumers.find(request.group_id)
         if group is not None:
             return self._in_consumer_groups.heartbeat(group, request, now)
         return self._heartbeat.heartbeat(request, now)
@@ -86,7 +86,7 @@ class Membership:
         self, request: LeaveGroupRequest, version: int, now: Moment, prepared: PreparedLeave | None = None
     ) -> Outcome[LeaveGroupResponse]:
         """Remove members from their group; see `LeaveCommand.leave`."""
-        group = self._groups.consumer(request.group_id)
+        group = self._groups.consumers.find(request.group_id)
         if group is not None:
             results, members = prepared or run_steps(self._leave.prepare(request, version))
             left, writes = self._in_consumer_groups.leave(group, members.values())

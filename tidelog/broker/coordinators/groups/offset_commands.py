@@ -140,7 +140,8 @@ class OffsetCommands:
         the others. Raise KafkaError if the sender may not commit at all.
         """
         self._groups.check_has_offsets(request.group_id)
-        group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        group = self._groups.get(request.group_id)
+        consumer_group = self._groups.consumers.find(request.group_id)
         streams_group = self._groups.streams.find(request.group_id)
         writes = prepared.writes
         if consumer_group is not None:

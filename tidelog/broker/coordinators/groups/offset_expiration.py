@@ -58,7 +58,7 @@ class OffsetExpiration:
         records: list[CoordinatorRecord] = []
         groups: list[OffsetGroup] = [
             *self._groups,
-            *self._groups.consumers(),
+            *self._groups.consumers,
             *self._groups.streams,
         ]
         for count, group in enumerate(groups, 1):

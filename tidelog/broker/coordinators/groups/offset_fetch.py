@@ -40,7 +40,7 @@ class OffsetFetch:
     def check_sender(self, request: OffsetFetchRequestGroup) -> None:
         """Raise KafkaError for a share group, or if a member has another epoch than the request."""
         self._groups.check_has_offsets(request.group_id)
-        group = self._groups.consumer(request.group_id)
+        group = self._groups.consumers.find(request.group_id)
         if group is not None:
             check_fetch(group, request.member_id, request.member_epoch)
         streams_group = self._groups.streams.find(request.group_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.classic.group import Group
-from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory, MemberMemory
+from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
@@ -32,7 +32,7 @@ class GroupRegistry:
 
     def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
-        self._consumer_groups: dict[str, ConsumerGroup] = {}
+        self.consumers = GroupTable(ConsumerGroup, memory)
         self.shares = GroupTable(ShareGroup, memory)
         self.streams = GroupTable(StreamsGroup, memory)
         self._memory = memory
@@ -43,30 +43,20 @@ class GroupRegistry:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        tables = (self._groups, self._consumer_groups, self.shares, self.streams)
+        tables = (self._groups, self.consumers, self.shares, self.streams)
         return sum(len(table) for table in tables)
 
     def __contains__(self, group_id: str) -> bool:
-        tables = (self._groups, self._consumer_groups, self.shares, self.streams)
+        tables = (self._groups, self.consumers, self.shares, self.streams)
         return any(group_id in table for table in tables)
 
     def get(self, group_id: str) -> Group | None:
         """Return the classic group; None if there is none."""
         return self._groups.get(group_id)
 
-    def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """Return the consumer group; None if there is none."""
-        return self._consumer_groups.get(group_id)
-
-    def consumers(self) -> list[ConsumerGroup]:
-        """Return all consumer groups."""
-        return list(self._consumer_groups.values())
-
     def find(self, group_id: str) -> OffsetGroup | None:
         """Return the group whose members commit offsets, of any such type; None if there is none."""
-        return (
-            self._groups.get(group_id) or self._consumer_groups.get(group_id) or self.streams.find(group_id)
-        )
+        return self._groups.get(group_id) or self.consumers.find(group_id) or self.streams.find(group_id)
 
     def check_has_offsets(self, group_id: str) -> None:
         """Raise GROUP_ID_NOT_FOUND for a share group: its members do not commit offsets."""
@@ -89,28 +79,18 @@ class GroupRegistry:
 
     def create_consumer(self, group_id: str) -> ConsumerGroup:
         """Create a consumer group without members, in place of a classic group with only offsets."""
-        classic = self._groups.get(group_id)
-        if classic is not None:
-            self.remove(classic)
-        group = self._consumer_groups[group_id] = self.new_consumer(group_id)
-        return group
-
-    def new_consumer(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group without members that is not one of this registry yet."""
-        return ConsumerGroup(group_id, GroupMemory(group_id, self._memory))
-
-    def remove_consumer(self, group_id: str) -> None:
-        """Remove a consumer group, if there is one."""
-        group = self._consumer_groups.pop(group_id, None)
-        if group is not None:
-            group.memory.release()
+        self._remove_classic(group_id)
+        return self.consumers.add(group_id)
 
     def create_streams(self, group_id: str) -> StreamsGroup:
         """Create a streams group without members, in place of a classic group with only offsets."""
+        self._remove_classic(group_id)
+        return self.streams.add(group_id)
+
+    def _remove_classic(self, group_id: str) -> None:
         classic = self._groups.get(group_id)
         if classic is not None:
             self.remove(classic)
-        return self.streams.add(group_id)
 
     def remove(self, group: Group) -> None:
         """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
@@ -127,10 +107,8 @@ class GroupRegistry:
         """Remove all groups without any response."""
         for group in self._groups.values():
             group.memory.release()
-        for consumer_group in self._consumer_groups.values():
-            consumer_group.memory.release()
         self._groups.clear()
-        self._consumer_groups.clear()
+        self.consumers.clear()
         self.shares.clear()
         self.streams.clear()
 

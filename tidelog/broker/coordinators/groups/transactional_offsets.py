@@ -88,7 +88,8 @@ class TransactionalOffsetCommit:
         `prepared` is the result of `prepare` for the request. Raise KafkaError if the sender may not commit.
         """
         self._groups.check_has_offsets(request.group_id)
-        group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        group = self._groups.get(request.group_id)
+        consumer_group = self._groups.consumers.find(request.group_id)
         streams_group = self._groups.streams.find(request.group_id)
         committer = Committer(request.member_id, request.group_instance_id, request.generation_id, None)
         if consumer_group is not None:

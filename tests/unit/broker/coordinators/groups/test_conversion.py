@@ -28,7 +28,7 @@ def new_coordinator(policy: str = "bidirectional") -> GroupCoordinatorFixture:
 
 
 def consumer_group(coordinator: GroupCoordinatorFixture) -> ConsumerGroup:
-    group = coordinator.coordinator._groups.consumer("g")
+    group = coordinator.coordinator._groups.consumers.find("g")
     assert group is not None
     return group
 
@@ -87,7 +87,7 @@ def test_a_group_becomes_classic_when_its_last_member_of_the_new_protocol_is_gon
         for _ in range(5):
             run(coordinator, first, second, rounds=1)
             coordinator.pass_time(SESSION_MS // 5)
-    assert coordinator.coordinator._groups.consumer("g") is None
+    assert coordinator.coordinator._groups.consumers.find("g") is None
     assert state_of_classic(coordinator) is GroupState.PREPARING_REBALANCE
     run(coordinator, first, second)
     assert state_of_classic(coordinator) is GroupState.STABLE
@@ -158,7 +158,7 @@ def test_groups_without_members_are_always_converted() -> None:
     new.leave(coordinator)
     classic = ClassicClient()
     run(coordinator, classic)
-    assert coordinator.coordinator._groups.consumer("g") is None
+    assert coordinator.coordinator._groups.consumers.find("g") is None
     assert len(classic.owned) == 4
     assert state_of_classic(coordinator.reload()) is GroupState.STABLE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Protocol
 
 from tidelog.broker.coordinators.groups.classic.member import Client
@@ -23,6 +23,7 @@ from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedEx
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
+from tidelog.broker.coordinators.groups.group_table import GroupTable
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.shared.moment import Moment
@@ -36,20 +37,14 @@ from tidelog.protocol.steps import Steps
 class ConsumerGroups(Protocol):
     """The consumer groups of a partition by id; `tidelog.broker.coordinators.groups.registry` has them."""
 
-    def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """Return a group; None if there is none."""
-        ...
-
-    def consumers(self) -> Collection[ConsumerGroup]:
-        """Return all groups."""
+    @property
+    def consumers(self) -> GroupTable[ConsumerGroup]:
+        """The consumer groups."""
         ...
 
     def create_consumer(self, group_id: str) -> ConsumerGroup:
-        """Create a group without members."""
+        """Create a group without members, in place of a classic group with only offsets."""
         ...
-
-    def remove_consumer(self, group_id: str) -> None:
-        """Remove a group, if there is one."""
 
 
 class ConsumerCoordinator:
@@ -95,7 +90,7 @@ class ConsumerCoordinator:
 
     def on_resolved(self, group_id: str, resolved: Mapping[str, ResolvedExpression]) -> Writes:
         """Write the topics that match the expressions of a group."""
-        group = self._groups.consumer(group_id)
+        group = self._groups.consumers.find(group_id)
         if group is None:
             self._expressions.on_not_resolved(group_id)
             return NO_WRITES
@@ -123,13 +118,13 @@ class ConsumerCoordinator:
         self._topics.on_topics_changed(names)
         if created_version is not None:
             self._expressions.on_topics_created(created_version)
-        for group in self._groups.consumers():
+        for group in self._groups.consumers:
             if group.subscriptions.include_any(names):
                 group.epochs.on_topics_changed()
 
     def on_deadline(self, key: DeadlineKey) -> Writes:
         """Remove the member whose deadline has expired."""
-        group = self._groups.consumer(key.group_id)
+        group = self._groups.consumers.find(key.group_id)
         return NO_WRITES if group is None else self._removal.on_deadline(group, key.member_id, key.kind)
 
     def finish_loading(self, now: Moment) -> None:
@@ -138,7 +133,7 @@ class ConsumerCoordinator:
         Topics may have been created while the group had no coordinator, so expressions are resolved again.
         """
         self._expressions.on_topics_created(self._topics.version)
-        for group in self._groups.consumers():
+        for group in self._groups.consumers:
             timeout_ms = self._settings.of_group(group.group_id).session_timeout_ms
             for member in group.members.values():
                 self._timers.keep_alive(group.group_id, member.member_id, timeout_ms, now)
@@ -150,10 +145,10 @@ class ConsumerCoordinator:
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Apply one record of the log."""
         group_id = record.key.group_id
-        group = self._groups.consumer(group_id)
+        group = self._groups.consumers.find(group_id)
         if record.value is not None:
             replay_value(group or self._groups.create_consumer(group_id), record)
         elif deletes_group(record):
-            self._groups.remove_consumer(group_id)
+            self._groups.consumers.remove(group_id)
         elif group is not None:
             replay_tombstone(group, record)

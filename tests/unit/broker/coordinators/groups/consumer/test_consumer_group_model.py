@@ -196,7 +196,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def _is_member(self, member: MemberClient | ClassicClient) -> bool:
         registry = self.coordinator.coordinator._groups
-        group = registry.consumer("g")
+        group = registry.consumers.find("g")
         if group is not None:
             return member.member_id in group.members
         classic = registry.get("g")
@@ -213,7 +213,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def _is_behind(self, member: MemberClient | ClassicClient) -> bool:
         """Return whether a member will learn from its next response that it was removed and is new now."""
         registry = self.coordinator.coordinator._groups
-        group = registry.consumer("g")
+        group = registry.consumers.find("g")
         if group is None:
             classic = registry.get("g")
             # A classic member that has not joined the current generation in time is removed from it.
@@ -237,7 +237,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def _check_stable(self) -> None:
         registry = self.coordinator.coordinator._groups
-        group, classic = registry.consumer("g"), registry.get("g")
+        group, classic = registry.consumers.find("g"), registry.get("g")
         owners: Counter[PartitionId] = Counter()
         wanted: set[PartitionId] = set()
         for member in self._all_members():

@@ -33,7 +33,7 @@ def coordinator() -> GroupCoordinatorFixture:
 
 
 def group_of(coordinator: GroupCoordinatorFixture) -> ConsumerGroup:
-    group = coordinator.coordinator._groups.consumer("g")
+    group = coordinator.coordinator._groups.consumers.find("g")
     assert group is not None
     return group
 

@@ -73,7 +73,7 @@ def test_a_commit_in_a_transaction_has_the_error_of_a_generation(
     coordinator: GroupCoordinatorFixture,
 ) -> None:
     MemberClient("a").heartbeat(coordinator)
-    group = coordinator.coordinator._groups.consumer("g")
+    group = coordinator.coordinator._groups.consumers.find("g")
     assert group is not None
     check_commit(group, Committer("", None, -1, None), ())
     check_commit(group, Committer("a", None, 2, None), ())
@@ -87,7 +87,7 @@ def test_a_member_fetches_with_its_epoch_and_an_administrator_without_one(
     coordinator: GroupCoordinatorFixture,
 ) -> None:
     MemberClient("a").heartbeat(coordinator)
-    group = coordinator.coordinator._groups.consumer("g")
+    group = coordinator.coordinator._groups.consumers.find("g")
     assert group is not None
     check_fetch(group, None, -1)
     check_fetch(group, "a", 2)
