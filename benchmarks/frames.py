@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from tidelog.protocol.batch import read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_request, read_response_header
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -17,7 +18,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey
 
 PRODUCE_VERSION: Final = 9

@@ -26,7 +26,7 @@ from benchmarks.loads.pipelined import connect, send_and_receive
 from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
 from tests.reference_software.spark_kafka import spark_kafka_jars
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 
 TASKS_AT_ONCE: Final = 2

@@ -22,6 +22,7 @@ from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -33,7 +34,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)

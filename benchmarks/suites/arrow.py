@@ -14,9 +14,10 @@ from typing import Any
 from benchmarks.figures import Comparison, Figure
 from benchmarks.suites.effort import MEGA, MESSAGE_BYTES, Effort, size_name
 from tidelog.protocol.batch import crc_is_valid, iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import read_records
 
 _BATCH_BYTES = 16 * 1024
 _LOG_BYTES = 48 * 1024 * 1024

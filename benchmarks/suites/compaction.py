@@ -17,8 +17,8 @@ from typing import Final
 
 from benchmarks.figures import Comparison, Figure
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller

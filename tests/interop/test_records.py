@@ -14,8 +14,8 @@ from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, 
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.record import BatchBuilder
 
 pytestmark = pytest.mark.interop
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.control_records import (
     EndTxnMarker,
@@ -25,7 +26,7 @@ from tidelog.protocol.control_records import (
 )
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from tidelog.protocol.record import BatchBuilder, BatchProducer, Record
+from tidelog.protocol.record import Record
 
 ControlMessage: TypeAlias = (
     EndTxnMarker

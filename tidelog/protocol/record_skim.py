@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import read_varint
+from tidelog.protocol.record_varint import read_varint
 from tidelog.protocol.steps import Steps
 
 WINDOW_BYTES: Final = 64 * 1024

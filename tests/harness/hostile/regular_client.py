@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.harness.hostile.measurements import INTERVAL_NS, NANOSECONDS_PER_MS, SAMPLE, Kind
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_request, read_response_header
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
@@ -31,7 +32,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import response_type
 from tidelog.protocol.schema import ApiMessage
 

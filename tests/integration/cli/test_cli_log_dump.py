@@ -25,12 +25,12 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
 )
 from tidelog.cluster.metadata_log_codec import encode_record as encode_metadata_record
 from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.codec import encode
 from tidelog.protocol.control_batch import ControlRecordType, control_batch
 from tidelog.protocol.control_records import LeaderChangeMessage
 from tidelog.protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
-from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.os_files import OsFileSystem

@@ -8,6 +8,7 @@ import tempfile
 from tests.harness.hostile.target import Target
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,7 +22,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 
 MIB = 1024 * 1024
 CACHE_BYTES = 16 * MIB

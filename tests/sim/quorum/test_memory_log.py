@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.quorum.memory_log import MemoryLog
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.batch_builder import BatchBuilder
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytes:

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression, compress
-from tidelog.protocol.record import BatchBuilder
 
 
 def now_ms() -> int:

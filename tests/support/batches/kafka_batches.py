@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.support.paths import GOLDEN_FILES
-from tidelog.protocol.record import BatchBuilder, Record, RecordHeader
+from tidelog.protocol.batch_builder import BatchBuilder
+from tidelog.protocol.record import Record, RecordHeader
 
 _PATH = GOLDEN_FILES / "protocol" / "kafka_batches.jsonl"
 _START_MS = 1_700_000_000_000

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.batch import stamp
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.testing.embedded import EmbeddedCluster
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.batch import read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.record import BatchBuilder
 
 
 class MemoryStateLog:

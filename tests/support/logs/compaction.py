@@ -10,10 +10,11 @@ from functools import partial
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
+from tidelog.protocol.record import Record, read_records
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller, Pace

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
+from tidelog.protocol.record import Record, read_records
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem

@@ -20,6 +20,7 @@ from tidelog.broker.coordinators.share.persister import (
     StateWrite,
 )
 from tidelog.broker.coordinators.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.messages import (
     alter_configs,
     describe_quorum,
@@ -166,7 +167,6 @@ from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, Struct
 from tidelog.testing.embedded import EmbeddedCluster

@@ -16,10 +16,10 @@ from tidelog.cluster.quorum.effects import (
 from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, Resign, Tick
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.control_batch import ControlRecordType, control_batch
 from tidelog.protocol.control_records import LeaderChangeMessage, Voter
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.protocol.record import BatchBuilder
 
 
 class SingleVoterQuorum:

@@ -20,6 +20,7 @@ from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
 from tidelog.protocol.messages.produce import (
@@ -29,7 +30,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import read_records
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:

@@ -26,6 +26,7 @@ from tests.support.network.raw_client import RawClient
 from tests.support.security.requirements import EVERYTHING, requirements
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from tidelog.protocol.messages.create_topics import (
@@ -61,7 +62,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.registry import APIS, ApiKey, response_type
 from tidelog.storage.config.restored_topic import RestoredTopic
 

@@ -28,6 +28,7 @@ from tests.support.batches.forged_batches import (
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import TIMEOUT_S
 from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -49,7 +50,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.testing.embedded import EmbeddedCluster
 
 TOPICS = {

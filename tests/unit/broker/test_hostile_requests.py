@@ -31,6 +31,7 @@ from tests.support.messages.random_messages import (
 )
 from tests.support.network.raw_client import RawClient, decode_response, served_versions
 from tests.support.waiting import TIMEOUT_S
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
@@ -43,7 +44,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey, request_header_version, request_type
 from tidelog.protocol.schema import Message, Struct, Uuid
 from tidelog.testing.embedded import EmbeddedCluster

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.nodes.node_on_disk import Connection, PowerCut, node_on
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
@@ -53,7 +54,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import read_records
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 from tidelog.testing.simulation.crash_images import Survival
 

@@ -15,6 +15,7 @@ from tests.support.batches.forged_batches import batch_with_payload
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
 from tidelog.broker.network.request import Request
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
@@ -36,7 +37,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.testing.embedded import EmbeddedCluster
 
 TOPIC = "compacted"

@@ -21,9 +21,10 @@ from tidelog.protocol.batch import (
     stamp,
     write_header,
 )
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, BatchProducer, read_records
+from tidelog.protocol.record import read_records
 
 
 def a_batch(count: int = 3, base_offset: int = 100) -> bytearray:

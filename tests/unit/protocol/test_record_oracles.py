@@ -21,8 +21,9 @@ from kio.static.primitive import TZAwareMicros
 
 from tests.support.batches.kafka_batches import append_all, large_records, small_records
 from tidelog.protocol.batch import read_header
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, RecordHeader, read_records
+from tidelog.protocol.record import Record, RecordHeader, read_records
 
 # kafka-python needs further packages for snappy, lz4 and zstd; aiokafka uses cramjam.
 EVERY_CODEC = list(Compression)

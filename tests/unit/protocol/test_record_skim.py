@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.batches.damage import damaged_copies
 from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload
+from tidelog.protocol.record import iterate_payload, read_payload
 from tidelog.protocol.record_skim import HEADERS_PER_STEP, RECORDS_PER_STEP, WINDOW_BYTES, RecordSkimmer
 from tidelog.protocol.steps import run_steps
 

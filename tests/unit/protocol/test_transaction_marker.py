@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.protocol.batch import read_header
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.transaction_marker import EndTransactionMarker, read_end_transaction_marker
 
 

@@ -18,12 +18,12 @@ from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import NO_SEQUENCE, TopicPartition
 from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.partition_log import AppendInfo
 

@@ -17,10 +17,10 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.partition_log import AppendInfo
 

@@ -20,6 +20,7 @@ from typing import Final
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
 from tidelog.cluster.quorum.control import snapshot_footer_batch, snapshot_header_batch
 from tidelog.protocol.batch import BatchHeader, crc_is_valid, iterate_headers, read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.control_batch import read_control_record
 from tidelog.protocol.control_records import (
     KRaftVersionRecord,
@@ -29,7 +30,7 @@ from tidelog.protocol.control_records import (
 )
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import read_records
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.disk.errors import CorruptFile
 

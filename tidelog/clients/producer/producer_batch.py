@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
 from tidelog.clients.transport.failures import copy_of
 from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import (
@@ -17,7 +18,7 @@ from tidelog.protocol.ids import (
     Offset,
     TopicPartition,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, RecordHeader, read_records
+from tidelog.protocol.record import Record, RecordHeader, read_records
 
 _SEQUENCES = 2**31
 

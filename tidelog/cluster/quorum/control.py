@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.control_batch import (
     ControlMessage,
     ControlRecordType,
@@ -21,7 +22,7 @@ from tidelog.protocol.control_records import (
 )
 from tidelog.protocol.control_records import Voter as LeaderChangeVoter
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.protocol.record import BatchBuilder, iterate_records
+from tidelog.protocol.record import iterate_records
 
 
 def control_messages(

@@ -12,12 +12,12 @@ from tests.harness.hostile.frames import produce_frame, request_frame
 from tests.harness.hostile.target import PLAIN_TOPIC
 from tests.support.batches.forged_batches import valid_batch
 from tests.support.network.raw_client import decode_response
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.metadata import MetadataRequest
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey
 
 CONNECTIONS = 200

@@ -9,6 +9,7 @@ from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.frames import produce_frame, request_frame
 from tests.support.batches.forged_batches import now_ms, valid_batch
 from tests.support.network.raw_client import RawClient
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from tidelog.protocol.messages.end_txn import EndTxnRequest
@@ -27,7 +28,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 OPEN_FILES_MAX = 400
 PIPELINED = 50

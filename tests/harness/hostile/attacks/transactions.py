@@ -6,13 +6,13 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.frames import produce_frame, request_frame
 from tests.harness.hostile.target import PLAIN_TOPIC
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 PIPELINED = 50
 

@@ -44,6 +44,7 @@ from tidelog.cluster.controller.result import (
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.effects import RecordsAppended
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -51,7 +52,6 @@ from tidelog.protocol.metadata_records.begin_transaction_record import BeginTran
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import run_steps
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem

@@ -25,11 +25,11 @@ from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, Res
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
 from tidelog.cluster.metadata_log_codec import encode_record
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.disk.os_files import OsFileSystem

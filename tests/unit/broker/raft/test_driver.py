@@ -33,9 +33,9 @@ from tidelog.cluster.quorum.effects import (
 from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, RequestReceived, Resign, Tick
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
-from tidelog.protocol.record import BatchBuilder
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 

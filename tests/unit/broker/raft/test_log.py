@@ -21,9 +21,9 @@ from tidelog.cluster.metadata_log_codec import encode_record
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
 from tidelog.cluster.quorum.topic import METADATA_TOPIC_ID
 from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
-from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.disk.checkpoints import PartitionMetadataFile
 from tidelog.storage.disk.errors import CorruptFile
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash

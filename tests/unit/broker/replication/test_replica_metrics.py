@@ -8,9 +8,9 @@ from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.replica_metrics import report_replicas
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.protocol.record import BatchBuilder
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:

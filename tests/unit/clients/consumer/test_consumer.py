@@ -18,6 +18,7 @@ from tests.support.network.scripted_broker import (
 from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.partition_reader import PartitionReader
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -38,7 +39,6 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey
 
 P0 = TopicPartition("tides", 0)

@@ -6,10 +6,10 @@ import pytest
 
 from tidelog.clients.consumer.consumer_types import TimestampType
 from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 P0 = TopicPartition("tides", 0)
 ABORT = b"\x00\x00\x00\x00"

@@ -9,6 +9,7 @@ from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher
 from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
@@ -18,7 +19,6 @@ from tidelog.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from tidelog.protocol.record import BatchBuilder
 
 
 class FetcherFixture:

@@ -15,8 +15,8 @@ from tests.support.transactions.accumulators import (
 )
 from tidelog.clients.producer.accumulator import NEVER_MS, Readiness, RecordAccumulator, record_size_bound
 from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.record import BatchBuilder
 
 BOTH_ON_ONE = cluster({P0: 1, P1: 1})
 

@@ -20,6 +20,7 @@ from tests.support.network.scripted_broker import (
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.batch import read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
 from tidelog.protocol.messages.produce import (
@@ -29,7 +30,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey
 
 

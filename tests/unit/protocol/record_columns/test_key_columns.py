@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, Record, iterate_payload, read_payload
+from tidelog.protocol.record import Record, iterate_payload, read_payload
 from tidelog.protocol.record_columns.key_columns import KeyColumns, Payloads, read_key_columns
 from tidelog.protocol.record_columns.varints import written_varints
 
@@ -101,7 +102,7 @@ def test_damaged_records_are_refused_with_their_batch(damage: object, message: s
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_written_varints_equal_those_of_the_record_encoder(numbers: list[int]) -> None:
-    from tidelog.protocol.record import encode_varint
+    from tidelog.protocol.record_varint import encode_varint
 
     rows, is_used = written_varints(np.array(numbers, dtype=np.int64))
     for number, row, used in zip(numbers, rows, is_used, strict=True):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import encode_varint
 from tidelog.protocol.record_columns.record_starts import record_starts
 from tidelog.protocol.record_columns.varints import PADDING
+from tidelog.protocol.record_varint import encode_varint
 
 PAYLOADS = 200
 LENGTHS = (6, 63, 64, 100, 8191, 8192, 9000)

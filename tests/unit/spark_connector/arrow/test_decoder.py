@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.support.batches.kafka_batches import golden_batches
 from tests.support.spark.arrow_rows import TIDES, decode, plain_rows, rows_of
 from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, BatchProducer, read_records
+from tidelog.protocol.record import read_records
 from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 from tidelog.spark_connector.arrow.schema import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.logs.compaction import HASHER
 from tidelog.protocol.batch import read_header
-from tidelog.protocol.record import BatchBuilder, read_payload
+from tidelog.protocol.batch_builder import BatchBuilder
+from tidelog.protocol.record import read_payload
 from tidelog.protocol.record_columns.key_columns import KeyColumns, Payloads, read_key_columns
 from tidelog.storage.compaction import latest_records
 from tidelog.storage.compaction.latest_records import LatestRecords

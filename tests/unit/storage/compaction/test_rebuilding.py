@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.logs.compaction import keyed_batch
 from tidelog.protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.record import BatchBuilder, read_payload, read_records
+from tidelog.protocol.record import read_payload, read_records
 from tidelog.protocol.record_columns.header_columns import numbers_of, read_headers
 from tidelog.protocol.record_columns.key_columns import Payloads, read_key_columns
 from tidelog.storage.compaction.batch_filter import delete_horizon_ms

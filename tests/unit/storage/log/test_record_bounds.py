@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, open_log
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker
 from tidelog.protocol.batch import crc_is_valid, read_header, write_header
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import read_records
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.disk.errors import InvalidRecords

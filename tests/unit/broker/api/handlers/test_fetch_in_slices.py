@@ -21,6 +21,7 @@ from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
@@ -31,7 +32,6 @@ from tidelog.protocol.messages.fetch import (
     PartitionData,
 )
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import BatchBuilder
 
 MANY = 1_500
 SLICES_OF_MANY = MANY // 1_000

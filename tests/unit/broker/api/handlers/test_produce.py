@@ -18,6 +18,7 @@ from tests.support.replicas.produce_and_fetch import (
 from tests.support.replicas.replica_manager import NODE, NOW_MS
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.partitions.partition import Partition
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.produce import (
@@ -26,7 +27,6 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 
 @pytest.fixture

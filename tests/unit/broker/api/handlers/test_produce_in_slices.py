@@ -26,6 +26,7 @@ from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import ACKS_ALL
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.batch_builder import NO_PRODUCER, BatchBuilder, BatchProducer
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
@@ -45,7 +46,6 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import NO_PRODUCER, BatchBuilder, BatchProducer
 from tidelog.protocol.record_skim import RECORDS_PER_STEP
 from tidelog.storage.log.partition_log import PartitionLog
 

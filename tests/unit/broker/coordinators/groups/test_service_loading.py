@@ -16,13 +16,13 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     encode_record,
     offset_commit,
 )
+from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.coordinator_records.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.steps import run_steps
 
 

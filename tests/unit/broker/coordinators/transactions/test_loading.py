@@ -9,8 +9,8 @@ from tests.support.transactions.metadata_examples import EMPTY, WHOLE
 from tidelog.broker.coordinators.transactions.loading import replay_batches
 from tidelog.broker.coordinators.transactions.records import TransactionRecord, encode_record
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
+from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder
 
 
 def test_batches_are_replayed_in_order_and_the_last_record_of_an_id_applies() -> None:
