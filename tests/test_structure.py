@@ -34,11 +34,14 @@ ATTRIBUTE_EXCEPTIONS: dict[str, int] = {}
 PUBLIC_METHOD_EXCEPTIONS = {
     # One method for each event of a connection.
     "tidelog.broker.network.connection_core:ConnectionCore": 29,
+    # The methods of the port RaftLog, and those by which the node flushes, cleans and closes the log.
     "tidelog.broker.raft.log:MetadataLog": 23,
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
     "tidelog.clients.admin.admin:Admin": 55,
     "tidelog.clients.consumer.consumer:Consumer": 25,
+    # A facade: its offsets, appends, reads and truncations; all else are methods of its eleven parts.
     "tidelog.storage.log.partition_log:PartitionLog": 35,
+    # Appends, look-ups and the states of its files, which end together; its files and indexes are objects.
     "tidelog.storage.segment.segment:LogSegment": 30,
     # The methods of the file system's port, and the faults.
     "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,

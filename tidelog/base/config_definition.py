@@ -87,7 +87,7 @@ class ConfigDefinition:
 
     The bounds `minimum` and `maximum` are inclusive; `extra_values` are allowed outside them (a gzip level of
     -1). `valid_values` limits a text, or each item of a list. `check` returns None if the parsed value is
-    allowed, else a phrase that says which values are. `required` means that there is no default. `internal`
+    allowed, else a phrase with the values that are. `required` means that there is no default. `internal`
     keys are Kafka's keys for tests: they are accepted and never listed.
     """
 
@@ -123,7 +123,7 @@ class ConfigDefinition:
 
     @property
     def allowed(self) -> str:
-        """A phrase for error messages that says which values are allowed."""
+        """A phrase for error messages with the allowed values."""
         if self.valid_values:
             values = ", ".join(self.valid_values)
             return (

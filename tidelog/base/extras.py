@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 
 def missing_packages(extra: str, *packages: str) -> str | None:
-    """Return a phrase that says what to install; None if all `packages` can be imported.
+    """Return a phrase about what to install; None if all `packages` can be imported.
 
     The phrase follows the name of the feature: "Spark " + "needs pyspark: pip install 'tidelog[spark]'".
     `extra` is the name of the extra in pyproject.toml that contains `packages`. No package is imported.

@@ -2,7 +2,7 @@
 
     works --on_failure--> fails --on_success--> works
 
-Callers report the outcome of each attempt, and may ask whether it is time for the next one. While the service
+Callers report the outcome of each attempt, and check whether it is time for the next one. While the service
 fails, one attempt is allowed after each delay of the backoff, whichever caller makes it.
 """
 

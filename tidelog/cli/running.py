@@ -25,7 +25,7 @@ LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
 def run(work: Coroutine[Any, Any, T], *, prints_unreachable_brokers: bool = False) -> T:
     """Run `work` and return its result. Errors: those of `work`; KeyboardInterrupt; Terminated.
 
-    With `prints_unreachable_brokers`, a command that retries without end says which broker it cannot reach.
+    With `prints_unreachable_brokers`, a command that retries without end prints which broker it cannot reach.
     """
     set_up_logging()
     if prints_unreachable_brokers:

@@ -1,7 +1,7 @@
 """The daemon of PySpark's workers, without a traceback for each query with a limit.
 
 Spark closes the connection of a task as soon as it has enough rows, for example after `show()`. The worker
-then fails to send the rest of its buffer. On a Unix domain socket it notices this at once, and PySpark's
+then fails to send the rest of its buffer. On a Unix domain socket it detects this at once, and PySpark's
 daemon prints a traceback, although nothing is wrong. In both cases the worker ends, and the next task has a
 new one.
 

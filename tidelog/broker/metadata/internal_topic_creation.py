@@ -1,9 +1,9 @@
 """Creates the internal topics of streams groups on behalf of their members.
 
 The heartbeat of a member does not wait: a later one finds the topics. While the error of a topic is
-remembered, its creation is not repeated, and heartbeats report the error.
+kept, its creation is not repeated, and heartbeats report the error.
 
-Bounds: the errors of `ERRORS_MAX` topics; the oldest are forgotten for new ones. Source:
+Bounds: the errors of `ERRORS_MAX` topics; the oldest are removed for new ones. Source:
 AutoTopicCreationManager.createStreamsInternalTopics of Apache Kafka 4.3.1.
 """
 
@@ -35,14 +35,14 @@ class TopicCreator(Protocol):
 
 
 class _Error(NamedTuple):
-    """Why a topic could not be created, and until when that is remembered, in monotonic time."""
+    """Why a topic could not be created, and until when that is kept, in monotonic time."""
 
     expiry_ms: int
     text: str
 
 
 class InternalTopicCreation:
-    """Creates topics in the background, and remembers errors."""
+    """Creates topics in the background, and keeps errors."""
 
     def __init__(self, creation: TopicCreator, clock: Clock) -> None:
         self._creation = creation
@@ -54,7 +54,7 @@ class InternalTopicCreation:
     def request(
         self, topics: Iterable[CreatableTopic], client: RequestContext, retry_after_ms: int
     ) -> Mapping[str, str]:
-        """Begin to create topics for `client`. Return the remembered errors by topic.
+        """Begin to create topics for `client`. Return the errors of earlier attempts by topic.
 
         A topic that cannot be created is not requested again for `retry_after_ms`.
         """

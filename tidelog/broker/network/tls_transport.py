@@ -280,7 +280,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 if count:
                     connection.buffer_updated(count)
                 if session.needs_records:
-                    # These were RECORDS_MAX small records, which take up to 1 ms: others have their turn.
+                    # These were RECORDS_MAX small records, which take up to 1 ms: other connections are next.
                     self._pause_socket()
                     self._loop.call_soon(self._deliver)
                     return

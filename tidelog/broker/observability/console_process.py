@@ -86,7 +86,7 @@ class ConsoleProcess:
 
 
 async def _spawn(settings: Mapping[str, Any]) -> Process:
-    # The console finds this package where the node did.
+    # The console imports this package from the same path as the node.
     path = [str(_PACKAGE_FOLDER), os.environ.get("PYTHONPATH")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     # -P: modules in the working directory of the node are not imported.

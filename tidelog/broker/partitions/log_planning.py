@@ -1,7 +1,7 @@
 """The logs of the partitions that are assigned to this node: found, or planned for creation by the queue.
 
 One request can create 10,000 partitions. The logs of partitions that are new in the metadata are therefore
-planned when the queue asks for them, a few at a time. The states of a partition whose log does not exist yet:
+planned when the queue requests them, a few at a time. The states of a partition whose log does not exist yet:
 
     unplanned   added by a metadata update             -> pending, or deleted before its turn
     pending     its creation is queued or running      -> created or failed, see `end_creation`

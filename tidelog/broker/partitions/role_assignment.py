@@ -49,7 +49,7 @@ class RoleAssignment:
         changes.leaders.append(partition)
 
     def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that left this node."""
+        """Remove partitions that left this node."""
         if self.awaiting_recovery:
             self.awaiting_recovery.difference_update(topic_partitions)
 

@@ -49,7 +49,7 @@ class DeliveryLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """The member that fetches, and how many records it wants.
+    """The member that fetches, and how many records it requests.
 
     In the mode BATCH_OPTIMIZED, a new range of acquired records begins with the next batch as soon as it has
     `batch_size` records.

@@ -17,7 +17,7 @@ _BLOCK_BYTES: Final = 16 * 1024
 
 
 class FetchedBatches:
-    """Iterates over the batches of fetched records, and remembers where each begins.
+    """Iterates over the batches of fetched records, and keeps the position of each.
 
     Only as many headers are read as are requested. I/O: reads of the file, mostly from the page cache.
     """

@@ -108,7 +108,7 @@ class InFlightRanges:
         return self._ranges
 
     def restart_at(self, offset: Offset) -> None:
-        """Have nothing in flight, and continue with the record at `offset`."""
+        """Continue with the record at `offset`, with nothing in flight."""
         assert not self._ranges, f"{len(self._ranges)} ranges are in flight"
         self.start_offset = self.end_offset = offset
 

@@ -289,7 +289,7 @@ class SharePartitions:
             self.wake(hosted)
 
     def _on_stored(self, hosted: HostedSharePartition, code: ErrorCode) -> None:
-        """Let the waiting fetches see a stored change, or a rejected one."""
+        """Check the waiting fetches after a change was stored or rejected."""
         if code:
             self.counters.failed_writes += 1
             error = error_for_clients(code)

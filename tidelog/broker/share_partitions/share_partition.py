@@ -247,7 +247,7 @@ class SharePartition:
         return RecordState.ARCHIVED if is_last else RecordState.AVAILABLE
 
     def release(self, member_id: str) -> StateChange:
-        """Return the change by which a member that leaves gives back its records.
+        """Return the change by which a member that leaves releases its records.
 
         The last delivery of the records does not count: the member may not have received them.
         """

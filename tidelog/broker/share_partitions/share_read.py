@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ShareFetchLimits:
-    """The member that fetches, what it may see, and how much it wants."""
+    """The member that fetches, what it may read, and how much it requests."""
 
     member_id: str
     isolation: FetchIsolation

@@ -47,7 +47,7 @@ class MemberKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """The partitions of a member; the value says whether the next response must contain the partition."""
+    """The partitions of a member; the value is whether the next response must contain the partition."""
 
     key: MemberKey
     epoch: int = 1
@@ -57,7 +57,7 @@ class ShareSession:
     def must_send(self, partition: TopicIdAndIndex, *, has_records: bool, has_error: bool) -> bool:
         """Return whether a response must contain the result of a partition, and record it as sent.
 
-        After an error, the next result is sent too: the member learns from it that the error has ended.
+        After an error, the next result is sent too: it shows the member that the error has ended.
         """
         is_required = self.partitions.get(partition, True)
         if partition in self.partitions:

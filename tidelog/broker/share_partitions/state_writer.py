@@ -90,7 +90,7 @@ class StateWriter:
 
     async def _write(self, changes: list[StateChange]) -> ErrorCode:
         if self._partition.status is Status.FENCED:
-            # Its ranges are dropped: its start offset no longer says what has been delivered.
+            # Its ranges are dropped: its start offset no longer shows what has been delivered.
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
             (result,) = await self._persister.write((self._write_of(changes),))

@@ -8,7 +8,7 @@ again.
 
 The states were stored by the leader of the leader epoch in the summary, or before it, so that the loss
 begins where this epoch ends in the log. Leader epoch 0 may also be that of offsets which an administrator has
-changed. Then a loss is noticed only while the stored offsets are above the end of the log.
+changed. Then a loss is detected only while the stored offsets are above the end of the log.
 
 I/O: the persister. Apache Kafka has no such rule.
 """
@@ -51,7 +51,7 @@ async def read_state(
 ) -> StoredState:
     """Return the state as the leader in `leader_epoch`; replace it first if the log has lost records.
 
-    The coordinator learns the leader epoch only afterwards: a leader that fails before finds the loss again.
+    The coordinator receives the leader epoch only afterwards: after a failure, the loss is detected again.
     Errors: KafkaError of the share coordinator.
     """
     read = StateRead(share_partition=key, leader_epoch=leader_epoch)

@@ -4,7 +4,7 @@ A client may get its subscription once in each push interval, and push once in e
 it got its subscription, because clients vary their first interval. After its last push (`terminating`) it may
 not push again.
 
-Bounds: `INSTANCES_MAX` instances; the least recently used one is forgotten first. An instance also ends with
+Bounds: `INSTANCES_MAX` instances; the least recently used one is removed first. An instance also ends with
 its connection, and when it sends no request for three push intervals and for a minute.
 
 Source: KIP-714; ClientMetricsInstance and ClientMetricsManager of Apache Kafka 4.3.1.

@@ -44,7 +44,7 @@ _NO_VALUE: Final = 1
 _KAFKA_PREFIX: Final = re.compile(r"(?:org\.apache\.kafka\.)?(.*)", re.DOTALL)
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
 _RESERVED_ENDS: Final = ("_total", "_created", "_bucket", "_info")
-"""Prometheus gives these ends to names itself: such a name could equal that of another metric."""
+"""Prometheus appends these suffixes itself: such a name could equal that of another metric."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -186,7 +186,7 @@ def _points(metric: Metric) -> Iterator[tuple[FamilyKind, NumberDataPoint, bool]
 
 
 def _common_labels(metrics: PushedMetrics, resource: Iterable[KeyValue]) -> dict[str, str]:
-    """Return the labels of all series of a client: its ids, and what it says about itself."""
+    """Return the labels of all series of a client: its ids, and the attributes that it has set."""
     own = _own_labels(metrics, resource)
     ids = (CLIENT_ID, CLIENT_INSTANCE_ID)
     return own | {key: metrics.attributes[key] for key in ids if key in metrics.attributes}

@@ -49,7 +49,7 @@ class TelemetryReceiver(Protocol):
     """A part that exposes or forwards the metrics of clients."""
 
     def receive(self, metrics: PushedMetrics) -> Steps[None]:
-        """Take the metrics of one push."""
+        """Receive the metrics of one push."""
         ...
 
 

@@ -29,7 +29,7 @@ BACKOFF: Final = ExponentialBackoff(initial_ms=500, max_ms=10_000)
 
 
 class RejectedMetrics(Exception):
-    """The destination does not take a batch, and would not take it later either."""
+    """The destination rejects a batch, and would also reject it later."""
 
 
 class Destination(Protocol):
@@ -38,7 +38,7 @@ class Destination(Protocol):
     name: str
 
     def write(self, batch: Sequence[PushedMetrics]) -> None:
-        """Write a batch. Errors: OSError if it is to be repeated, RejectedMetrics if it is useless."""
+        """Write a batch. Errors: OSError if it is to be repeated, RejectedMetrics if that is of no use."""
         ...
 
 

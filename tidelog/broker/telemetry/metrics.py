@@ -25,9 +25,11 @@ def report_client_telemetry(
         lambda: counters.unknown_subscriptions,
     )
     metrics.counter(
-        prefix + "throttle", "Requests of clients that came too early.", lambda: counters.throttled
+        prefix + "throttle",
+        "Requests of clients before their interval had passed.",
+        lambda: counters.throttled,
     )
-    metrics.counter(prefix + "plugin_export", "Pushes that receivers took.", lambda: counters.pushes)
+    metrics.counter(prefix + "plugin_export", "Pushes that receivers accepted.", lambda: counters.pushes)
     metrics.counter(
         prefix + "plugin_error", "Pushes whose metrics cannot be decoded.", lambda: counters.failed_pushes
     )

@@ -118,7 +118,7 @@ class TokenAccess:
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not self.is_expected_host(request.host):
-                return refusal(421, "This console does not have this name.")
+                return refusal(421, "The Host header does not name this console.")
             if (refused := refused_method(request, allows_writes=self.allows_writes)) is not None:
                 return refused
             if self.is_token(request.query.get(TOKEN_PARAMETER)):
@@ -147,7 +147,7 @@ def refused_method(request: web.Request, *, allows_writes: bool) -> web.Response
     if request.method in ("GET", "HEAD"):
         return None
     if request.method != "POST" or not allows_writes:
-        return refusal(405, "This console only reads.")
+        return refusal(405, "This console is read-only: it was started without writes.")
     if request.headers.get("Origin", own_origin(request)) != own_origin(request):
         return refusal(403, "Changes are accepted from the page of the console only.")
     if request.content_type != "application/json":

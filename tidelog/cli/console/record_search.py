@@ -78,7 +78,8 @@ async def find_records(
 ) -> dict[str, Any]:
     """Return the records, the next offset, and whether the search has reached the end of the partition.
 
-    With a `decoder`, also return what schemas of a registry say about keys and values. Errors: KafkaError.
+    With a `decoder`, also return the keys and values, decoded with the schemas of a registry.
+    Errors: KafkaError.
     """
     partition = search.partition
     consumer.assign([partition])

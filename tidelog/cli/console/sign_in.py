@@ -140,7 +140,7 @@ class OpenAccess:
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not self._is_expected(host_name(request.host)):
-                return refusal(421, "This console does not have this name.")
+                return refusal(421, "The Host header does not name this console.")
             if request.headers.get("Origin", own_origin(request)) != own_origin(request):
                 return refusal(403, "Requests are accepted from the page of the console only.")
             if (refused := refused_method(request, allows_writes=self.allows_writes)) is not None:

@@ -138,7 +138,7 @@ def _print_members(group: GroupDescription) -> None:
 
 
 def _task_rows(member: GroupMember) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield the partitions of each subtopology that a member has, and those that it shall have."""
+    """Yield the partitions of each subtopology that a member has, and those of its target assignment."""
     if member.streams is None:
         return
     tasks, target = member.streams.tasks, member.streams.target_tasks

@@ -37,7 +37,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetChoice:
-    """A start and an end; `number` is an offset, a count before the end, or a time in ms, as `start` says."""
+    """A start and an end; `number` is an offset, a count before the end, or a time in ms, as in `start`."""
 
     start: Start
     number: int = 0

@@ -138,7 +138,7 @@ def target_of(admin: Admin, cluster: ClusterConnection, bucket: Bucket) -> Targe
 
 
 async def apply_plans(target: Target, report: RestoreReport, *, executes: bool) -> None:
-    """Ask the cluster whether the topics of `report` can be restored, and restore them if `executes`."""
+    """Check whether the cluster can restore the topics of `report`, and restore them if `executes`."""
     total = sum(plan.segment_count for plan in report.plans)
     before = 0
     with bar("segments", total) as show:

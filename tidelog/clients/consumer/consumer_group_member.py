@@ -108,7 +108,7 @@ class ConsumerGroupMember:
         return wanted
 
     async def _apply(self, wanted: list[TopicPartition]) -> None:
-        """Give up the partitions that are not in `wanted`, and then read the others."""
+        """Revoke the partitions that are not in `wanted`, and then read the others."""
         before = self._owned.partitions
         revoked = [partition for partition in before if partition not in set(wanted)]
         try:

@@ -1,7 +1,7 @@
 """One member of a consumer group (KIP-848): the content of its heartbeats and the effect of the responses.
 
-Pure. The coordinator assigns partitions in the responses. The application first gives up the partitions that
-are not assigned any more; the next heartbeat says which partitions it still owns. The states:
+Pure. The coordinator assigns partitions in the responses. The application first revokes the partitions that
+are not assigned any more; the next heartbeat lists the partitions that it still owns. The states:
 
     JOINING      epoch 0: the next heartbeat joins    -> MEMBER, FATAL
     MEMBER       has an epoch                         -> LOST, LEFT, FATAL
@@ -105,7 +105,7 @@ class ConsumerMembership:
         self.reading_generation = self.generation
 
     def on_commit_error(self, code: ErrorCode) -> None:
-        """Act on the error of a commit: the next heartbeat learns whether the member is fenced."""
+        """Act on the error of a commit: the next response shows whether the member is fenced."""
         if code in _FENCED:
             self._schedule.send_now()
 

@@ -1,6 +1,6 @@
 """One member of a share group (KIP-932): the content of its heartbeats and the effect of the responses.
 
-Pure. Members give up no partitions: several of them read the same one. The states:
+Pure. Members revoke no partitions: several of them read the same one. The states:
 
     JOINING      epoch 0: the next heartbeat joins    -> MEMBER, FATAL
     MEMBER       has an epoch                         -> JOINING (fenced), LEFT, FATAL

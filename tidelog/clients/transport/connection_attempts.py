@@ -70,7 +70,7 @@ class ConnectionAttempts:
             _log.warning("broker %d can be reached again", node_id)
 
     def retain(self, node_ids: Collection[BrokerId]) -> None:
-        """Forget brokers that are not in `node_ids`, except for bootstrap servers."""
+        """Remove brokers that are not in `node_ids`, except for bootstrap servers."""
         for node_id in [id_ for id_ in self._outages if id_ >= 0 and id_ not in node_ids]:
             self._forget(node_id)
 

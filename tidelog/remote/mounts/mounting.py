@@ -44,7 +44,7 @@ class TopicMount:
     wait_s: float = 300.0
 
     async def check(self) -> None:
-        """Ask the cluster whether the topic can be mounted. Errors: MountError."""
+        """Check whether the cluster can mount the topic. Errors: MountError."""
         if self.plan.problems:
             raise MountError(self.plan.problems[0])
         if await self._is_mounted():

@@ -1,6 +1,6 @@
 """Optional interfaces of a storage manager that caches bytes of segments, and of its streams.
 
-Readers verify checksums before they return bytes. A stream over a cache remembers the verified ranges, so
+Readers verify checksums before they return bytes. A stream over a cache records the verified ranges, so
 that bytes that many readers request are verified once. Bytes that turned out to be damaged are discarded,
 because the object may be intact or repaired.
 """

@@ -1,7 +1,7 @@
 """Repair of damaged segments, one after the other (shell).
 
-A segment is written again under its own id and keys, so that its metadata stay valid. Brokers notice the new
-objects by themselves: they discard cached bytes whose checksums are wrong.
+A segment is written again under its own id and keys, so that its metadata stay valid. Brokers detect the new
+objects themselves: they discard cached bytes whose checksums are wrong.
 
 Errors of one segment are its outcome; RemoteStorageError if the store does not respond.
 """

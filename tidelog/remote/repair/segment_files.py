@@ -41,7 +41,7 @@ _IRREPLACEABLE: Final = {
 
 
 class NotRepairable(Exception):
-    """A segment cannot be repaired; the message says why."""
+    """A segment cannot be repaired; the message has the reason."""
 
 
 def log_path(directory: Path, metadata: RemoteLogSegmentMetadata) -> Path:

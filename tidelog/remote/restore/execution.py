@@ -81,7 +81,7 @@ class TopicRestore:
         self._queries = BrokerQueries(target.admin)
 
     async def obstacles(self) -> list[str]:
-        """Return why the cluster cannot accept the topic; also ask the controller, which creates nothing."""
+        """Return why the cluster cannot accept the topic. The controller checks it, and creates nothing."""
         plan = self._plan
         if plan.problems:
             return list(plan.problems)

@@ -20,7 +20,7 @@ from tidelog.security.oauthbearer.token import KEY_ID_CHARACTERS_MAX
 
 KEYS_MAX: Final = 200
 CANDIDATES_MAX: Final = 8
-"""So many keys are tried for a token without a key id."""
+"""The number of keys that are tried for a token without a key id."""
 _RSA_BITS_MIN: Final = 2048
 
 

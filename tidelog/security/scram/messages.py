@@ -25,7 +25,7 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024
 """The longest message that is parsed; clients send a few hundred bytes."""
 
 TOKEN_EXTENSION: Final = "tokenauth"
-"""The extension of the first message whose value `true` says that the user name is that of a token."""
+"""The extension of the first message whose value `true` means that the user name is that of a token."""
 
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]++"
 # Possessive repetitions: every client can send a message that does not match, which must not take long.

@@ -27,7 +27,7 @@ def load_client_identity(settings: TlsSettings) -> ClientIdentity:
     # Imported here: a node without TLS starts without the library for certificates.
     from tidelog.security.tls.contexts import client_context
 
-    # Before the files are read, so that a change after the reading is noticed later.
+    # Before the files are read, so that a change after the reading is detected later.
     files = file_versions(settings)
     any_host = client_context(replace(settings, verifies_host_name=False))
     return ClientIdentity(settings, files, client_context(settings), any_host)

@@ -28,7 +28,7 @@ def load_server_identity(settings: TlsSettings) -> ServerIdentity:
     # Imported here: a node without TLS starts without the library for certificates.
     from tidelog.security.tls.contexts import server_context
 
-    # Before the files are read, so that a change after the reading is noticed later.
+    # Before the files are read, so that a change after the reading is detected later.
     files = file_versions(settings)
     context, certificate = server_context(settings)
     return ServerIdentity(settings, files, context, certificate)

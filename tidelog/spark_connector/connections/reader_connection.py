@@ -84,7 +84,7 @@ class KeptConnections:
 
     @contextmanager
     def connection(self, options: ClientOptions, timeout_ms: int) -> Iterator[ReaderConnection]:
-        """Lend a connection with these options to one task. After an error it is not used again."""
+        """Provide a connection with these options to one task. After an error it is not used again."""
         connection = self._take(options, timeout_ms)
         try:
             yield connection

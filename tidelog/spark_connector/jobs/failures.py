@@ -22,7 +22,7 @@ class JobFailure(Exception):
 
 
 def cause_in(text: str) -> str:
-    """Return the line of Spark's error `text` that says what happened; Tidelog's exceptions come first."""
+    """Return the line of Spark's error `text` that states what happened; Tidelog's exceptions come first."""
     spark_message = ""
     for line in text.splitlines():
         match = _EXCEPTION_LINE.match(line)

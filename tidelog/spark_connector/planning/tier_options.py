@@ -59,7 +59,7 @@ class TierOptions:
 
 
 def read_tier_options(values: Mapping[str, str]) -> TierOptions:
-    """Return the tier options in `values`, whose names are in lower case. Raise OptionError for bad ones."""
+    """Return the tier options in `values`, whose names are in lower case. Errors: OptionError."""
     mode = TierMode(read_choice("tier", values.get("tier", "broker"), tuple(TierMode)))
     if mode is not TierMode.OFFLINE and "tiertopicids" in values:
         raise OptionError(

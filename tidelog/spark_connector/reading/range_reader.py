@@ -73,7 +73,7 @@ def read_range(
 
 @dataclass(frozen=True, slots=True)
 class _ReadResult:
-    """Where reading stopped, and the error that says that the rest is not in the log; None if complete."""
+    """Where reading stopped, and the error by which the rest is not in the log; None if complete."""
 
     next_offset: Offset
     lost: KafkaError | None

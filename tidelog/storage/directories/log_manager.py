@@ -32,7 +32,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 _log = logging.getLogger(__name__)
 
 PREFERENCES_MAX: Final = 10_000
-"""The maximum number of partitions that are not here for which a directory is remembered."""
+"""The maximum number of partitions that are not here for which a directory is kept."""
 
 
 class LogManager:

@@ -112,7 +112,7 @@ class OsFile(File):
             while written < length:
                 count = os.pwrite(self._descriptor, rest[written:], position + written)
                 if count == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes", self.path)
+                    raise OSError(errno.EIO, "the disk accepts no more bytes", self.path)
                 written += count
         return length
 

@@ -19,7 +19,7 @@ marker of the verified one raises the producer's epoch in the log, so that the c
 that come after it. The highest epoch cannot be raised: a marker with it ends every verification.
 
 Verifications are compared by identity, so that a response that comes too late cannot admit a batch to a later
-transaction. A leader that becomes a follower forgets its verifications.
+transaction. A leader that becomes a follower drops its verifications.
 
 Source: VerificationStateEntry, VerificationGuard and UnifiedLog of Apache Kafka 4.3; KIP-890.
 """

@@ -185,7 +185,7 @@ class SimulatedCluster:
         ]
 
     def release(self) -> None:
-        """Forget all brokers: the simulation has ended."""
+        """Remove all brokers: the simulation has ended."""
         for node in self.nodes.values():
             node.broker = node.failure = None
         self.network.endpoints.clear()

@@ -242,7 +242,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return True
 
     def notify(self, descriptor: int) -> None:
-        """Look at a descriptor, because it may be readable now."""
+        """Check a descriptor, because it may be readable now."""
         if descriptor in self._readers:
             self.call_soon(self._call_reader, descriptor)
 

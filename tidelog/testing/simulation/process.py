@@ -1,7 +1,7 @@
 """Simulated machines and their processes.
 
 process ends (kill -9)   its connections are reset; the disk keeps all writes, also unsynced ones
-power fails              peers notice nothing; the disk loses a random part of what was not synced
+power fails              peers are not notified; the disk loses a random part of what was not synced
 """
 
 from __future__ import annotations

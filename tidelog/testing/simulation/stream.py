@@ -177,20 +177,20 @@ class Endpoint:
     # ---- ends
 
     def reset(self) -> None:
-        """Close this side at once; the peer learns it behind the bytes that are on the way."""
+        """Close this side at once; the peer is notified behind the bytes that are in flight."""
         if self.is_open:
             self.unsent.clear()
             self.close()
             self._transmit(self.peer.on_reset)
 
     def close(self) -> None:
-        """Forget this side: its process has closed it."""
+        """Remove this side: its process has closed it."""
         self.is_closed = True
         self.on_change = _do_nothing
         self._wire.forget(self._number)
 
     def on_reset(self) -> None:
-        """Learn that the connection exists no more."""
+        """Record that the connection exists no more."""
         if not self.is_reset and not self.is_closed and self.process.is_running:
             self.is_reset = True
             self.unsent.clear()

@@ -20,7 +20,7 @@ from tidelog.protocol.registry import Api
 
 SOFTWARE_FROM_VERSION: Final = 3
 SOFTWARE_CHARACTERS_MAX: Final = 256
-"""So many characters of the client's software are kept for each connection."""
+"""The number of characters of the client's software that are kept for each connection."""
 _ZERO_LEVELS_FROM_VERSION: Final = 4
 """Clients with older versions reject a lowest feature level of 0 (KAFKA-17011)."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the idempotent producers that a partition remembers (version 0).
+"""DescribeProducers (key 61): the idempotent producers that a partition stores (version 0).
 
 Source: KIP-664.
 """

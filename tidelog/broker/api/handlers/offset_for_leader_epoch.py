@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23): the end of a leader epoch in the log (versions 2-4).
 
-A reader that knows the epoch of its last record learns whether that record is still in the log. A follower
+A reader that knows the epoch of its last record can check whether that record is still in the log. A follower
 uses the end to truncate its log after an election. Only the leader responds.
 
 Source: KIP-101, KIP-279, KIP-320.

@@ -131,7 +131,7 @@ class QuorumKeys:
     controller_quorum_auto_join_enable = boolean(
         "controller.quorum.auto.join.enable",
         False,
-        "Whether a controller that is an observer asks the leader to add it to the voters (KIP-1186).",
+        "Whether a controller that is an observer requests the leader to add it to the voters (KIP-1186).",
     )
     controller_quorum_append_linger_ms = integer(
         "controller.quorum.append.linger.ms",

@@ -41,7 +41,7 @@ from tidelog.protocol.ids import Offset
 NO_EPOCH: Final = -1
 _FIRST_EPOCH: Final = 0
 STATES_PER_STEP: Final = 500
-"""So many states are checked, and written, in one iteration of the event loop."""
+"""The number of states that are checked, and written, in one iteration of the event loop."""
 
 PartitionCount = Callable[[UUID], int]
 """Returns the number of partitions of a topic; 0 if the topic does not exist."""

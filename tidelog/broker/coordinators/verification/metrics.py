@@ -14,7 +14,7 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""The time after the longest timeout from which on an open transaction counts as late."""
+"""The time after the longest timeout from which on an open transaction is overdue."""
 
 
 def report_verification(

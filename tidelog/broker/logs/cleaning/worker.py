@@ -4,7 +4,7 @@ It executes one round after the other, as its node requests through standard inp
 standard output. It reads sealed segments and writes `.cleaned` files, and never changes anything else. It
 uses numpy, which the node does not import.
 
-The worker ends when its node does: standard input is then closed, which it notices also during a round; on
+The worker ends when its node does: standard input is then closed, which it detects also during a round; on
 Linux the kernel ends it at once.
 """
 
@@ -42,7 +42,7 @@ class Abandoned(Exception):
 
 
 class WorkerPace:
-    """Limits the rate of one round, and notices that the node has ended.
+    """Limits the rate of one round, and detects that the node has ended.
 
     `is_abandoned` waits for at most this number of ms; it returns whether the node has ended.
     Errors: Abandoned.

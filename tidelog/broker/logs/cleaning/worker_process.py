@@ -78,7 +78,7 @@ class WorkerProcess:
     """A worker in its own process. Errors of the constructor: WorkerDied."""
 
     def __init__(self) -> None:
-        # The worker finds this package where the node did, and computes in one thread.
+        # The worker imports this package from the same path as the node, and computes in one thread.
         path = [str(_PACKAGE_FOLDER), os.environ.get("PYTHONPATH")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, path)),

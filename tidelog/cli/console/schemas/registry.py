@@ -94,7 +94,7 @@ class SchemaRegistry:
                 raise RegistryError(f"the schema refers to more than {REFERENCES_MAX} others")
             subject = quote(str(reference["subject"]), safe="")
             path = f"subjects/{subject}/versions/{int(reference['version'])}"
-            # The place is taken first, so that references in a circle end.
+            # The entry is added first, so that circular references end.
             found[name] = ReferencedSchema(name, "")
             referenced = await self._get(path)
             await self._add_references(referenced, schema_type, found)

@@ -159,7 +159,7 @@ class Group:
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member that has rejoined its new id; nothing else changes."""
+        """Set the new id of a static member that has rejoined; nothing else changes."""
         assert member.group_instance_id is not None
         self.memory.grow(len(member_id) - len(member.member_id))
         del self.members[member.member_id]

@@ -44,7 +44,7 @@ class Member:
         self.awaiting_join = reply
 
     def end_join(self) -> Pending[JoinGroupResponse] | None:
-        """Return the reply that waits for JoinGroup, and keep it no longer; None if none waits."""
+        """Remove and return the reply that waits for JoinGroup; None if none waits."""
         reply, self.awaiting_join = self.awaiting_join, None
         return reply
 
@@ -53,7 +53,7 @@ class Member:
         self.awaiting_sync = reply
 
     def end_sync(self) -> Pending[SyncGroupResponse] | None:
-        """Return the reply that waits for SyncGroup, and keep it no longer; None if none waits."""
+        """Remove and return the reply that waits for SyncGroup; None if none waits."""
         reply, self.awaiting_sync = self.awaiting_sync, None
         return reply
 

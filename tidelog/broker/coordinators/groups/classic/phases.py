@@ -60,7 +60,7 @@ class SyncPhase:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no member is late."""
+        """Whether the SyncGroup of no member is missing."""
         return not self._late
 
     def expect(self, member_id: str) -> None:

@@ -50,7 +50,7 @@ def assigned_partitions(assignment: ConsumerProtocolAssignment, topics: Topics) 
 
 
 def owned_partitions(subscription: ConsumerProtocolSubscription, topics: Topics) -> TargetPartitions:
-    """Return the partitions that a member says it owns, by topic id."""
+    """Return the partitions that a member reports as owned, by topic id."""
     partitions: dict[UUID, frozenset[int]] = {}
     for each in subscription.owned_partitions:
         topic = topics.by_name(each.topic)

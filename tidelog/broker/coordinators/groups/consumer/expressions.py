@@ -73,7 +73,7 @@ class Expressions:
     ) -> ExpressionChange:
         """Return how the expression of a member changes.
 
-        Raise INVALID_REGULAR_EXPRESSION for a bad one, GROUP_MAX_SIZE_REACHED for one too many.
+        Raise INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED for more than EXPRESSIONS_MAX.
         """
         if old.subscribed_topic_regex == new.subscribed_topic_regex:
             return ExpressionChange.NONE

@@ -153,7 +153,7 @@ class ConsumerGroup:
                     logger.error(text, self.group_id, topic_id, partition, epoch, owned_at)
 
     def _release(self, member: ConsumerMember) -> None:
-        """Remove the epochs of a member's partitions, except those that another member has taken over."""
+        """Remove the epochs of a member's partitions, except those that another member owns now."""
         for assigned in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assigned.items():
                 epochs = self._partition_epochs.get(topic_id)

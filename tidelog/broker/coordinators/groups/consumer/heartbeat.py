@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: members join, stay, change their subscription, learn their assignment, and leave.
+"""ConsumerGroupHeartbeat: members join, stay, change their subscription, receive their assignment, and leave.
 
 | member epoch of the request | meaning |
 |-----------------------------|---------|

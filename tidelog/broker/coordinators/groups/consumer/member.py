@@ -20,7 +20,7 @@ AssignedPartitions: TypeAlias = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with the epoch at which it was assigned to its member (KIP-1251)."""
 
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that has left and may come back with its partitions."""
+"""The epoch of a static member that has left and may join again with its partitions."""
 
 
 class MemberState(IntEnum):
@@ -49,7 +49,7 @@ class MemberState(IntEnum):
 class ConsumerMember:
     """A member. It is replaced, never modified.
 
-    `assigned` are the partitions that it owns or may take; `pending_revocation` those that it must give up.
+    `assigned` are the partitions that it owns or may take; `pending_revocation` those that it must revoke.
     `classic` is set for a member that uses the classic protocol.
     """
 

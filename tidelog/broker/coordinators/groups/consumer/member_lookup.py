@@ -87,7 +87,7 @@ class MemberLookup:
         member_id: str,
         records: list[CoordinatorRecord],
     ) -> ConsumerMember:
-        """Add the records by which a new member takes the place of `existing`."""
+        """Add the records by which a new member replaces `existing`."""
         member = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         records += member_tombstones(group.group_id, existing.member_id)
         records.append(member_metadata(group.group_id, member))

@@ -1,6 +1,6 @@
 """Brings the current assignment of a member one step nearer to its target assignment.
 
-A member first gives up the partitions that its target lacks: it stays in its epoch, in state
+A member first revokes the partitions that its target lacks: it stays in its epoch, in state
 UNREVOKED_PARTITIONS, until a heartbeat shows that it does not own them any more. Then it advances to the
 epoch of the target and gets the partitions that no other member owns. If some are still owned, it is in state
 UNRELEASED_PARTITIONS, and later heartbeats add them.
@@ -27,7 +27,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 class Reconciliation:
     """The values on which the next step of a member depends.
 
-    `owned` are the partitions that the member says it owns; None if it does not say. `partition_epoch`
+    `owned` are the partitions that the member reports as owned; None if it reports none. `partition_epoch`
     returns the epoch at which a partition is owned. `subscription_changed` is true if the member may not
     subscribe to all of its topics any more.
     """

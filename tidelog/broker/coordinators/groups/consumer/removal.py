@@ -109,7 +109,7 @@ class MemberRemoval:
         return Writes(tuple(records))
 
     def on_deadline(self, group: ConsumerGroup, member_id: str, kind: DeadlineKind) -> Writes:
-        """Remove a member whose deadline has expired, if it still must meet it."""
+        """Remove a member whose deadline has expired, if the deadline still applies to it."""
         member = group.members.get(member_id)
         if member is None:
             return NO_WRITES

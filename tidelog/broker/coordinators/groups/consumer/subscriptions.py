@@ -61,7 +61,7 @@ class Subscriptions:
             self._by_expression.update(resolved.topics)
 
     def drop_unused_expressions(self) -> list[str]:
-        """Forget the topics of expressions without a subscriber. Return these expressions."""
+        """Remove the topics of expressions without a subscriber. Return these expressions."""
         unused = [expression for expression in self.resolved if not self.expressions[expression]]
         for expression in unused:
             self.resolve(expression, None)

@@ -61,7 +61,7 @@ def compute_target(change: GroupChange, assignor: str, topics: Topics, now_wall_
 
 
 def _members(change: GroupChange) -> dict[str, ConsumerMember]:
-    """Return the members after the change. A static member takes the place of the one that it replaces."""
+    """Return the members after the change. A static member has the position of the one that it replaces."""
     members = dict(change.group.members)
     if change.replaced_id is not None:
         members.pop(change.replaced_id, None)

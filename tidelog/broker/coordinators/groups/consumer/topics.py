@@ -52,6 +52,6 @@ class Topics:
         return group_hash(hashes)
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
-        """Forget the hashes of topics that were created, changed or deleted."""
+        """Remove the hashes of topics that were created, changed or deleted."""
         for name in names:
             self._hashes.pop(name, None)

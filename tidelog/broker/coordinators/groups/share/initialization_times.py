@@ -28,7 +28,7 @@ class InitializationTimes:
         return None if began_ms is None else now_ms - began_ms
 
     def keep(self, group_id: str, topic_ids: Iterable[UUID]) -> None:
-        """Forget the topics of a group whose initialization has ended: all but `topic_ids`."""
+        """Remove the topics of a group whose initialization has ended: all but `topic_ids`."""
         remaining = {
             topic_id: began_ms
             for topic_id, began_ms in self._began_ms.pop(group_id, {}).items()

@@ -89,7 +89,7 @@ class ShareOffsetCommands:
         return _writes(group, changed)
 
     def _partitions(self, group: ShareGroup, keys: Iterable[SharePartitionKey]) -> Partitions:
-        """Return the partitions whose initialization has begun and is not over."""
+        """Return the partitions whose initialization has begun and has not ended."""
         initializing = group.state_partitions.initializing
         partitions: dict[UUID, TopicPartitions] = {}
         for key in keys:

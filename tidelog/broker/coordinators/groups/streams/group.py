@@ -144,7 +144,7 @@ class StreamsGroup:
     # Requests of members
 
     def request_shutdown(self, member_id: str) -> None:
-        """Ask all members to shut down, because of an error of one member; the first one is named."""
+        """Request a shutdown of all members, because of an error of one; the first one is named."""
         if self.shutdown_requested_by is None:
             self.shutdown_requested_by = member_id
 

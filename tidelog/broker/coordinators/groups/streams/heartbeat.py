@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: members join, stay, learn their tasks, ask for a shutdown, and leave.
+"""StreamsGroupHeartbeat: members join, stay, receive their tasks, request a shutdown, and leave.
 
 | member epoch of the request | meaning |
 |-----------------------------|---------|
@@ -6,7 +6,7 @@
 | -1 | leave |
 | above | stay; a smaller epoch than the current one is FENCED_MEMBER_EPOCH, except the previous one of a member whose response was lost |
 
-The response has the tasks of a member if they have changed, or if the member says that it owns others: it
+The response has the tasks of a member if they have changed, or if the member reports other ones: it
 may not have received them. Apache Kafka does not repeat the tasks of a lost response. Statuses report why
 members have no tasks or no new ones: topics are missing or have wrong partition counts, or the assignment is
 delayed.

@@ -85,7 +85,7 @@ def _check_changelog_topics(topology: Topology) -> None:
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Return the tasks that a member says it owns; None if it does not say."""
+    """Return the tasks that a member reports as owned; None if it reports none."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -116,7 +116,7 @@ def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
 def check_tasks(
     request: StreamsGroupHeartbeatRequest, subtopologies: Mapping[str, ConfiguredSubtopology]
 ) -> None:
-    """Raise INVALID_REQUEST if a member says it owns a task that does not exist."""
+    """Raise INVALID_REQUEST if a member reports a task as owned that does not exist."""
     for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         _check_exist(tasks or (), subtopologies)
 

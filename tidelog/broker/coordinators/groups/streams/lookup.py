@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamsGroupToJoin(NamedTuple):
-    """A group that a member joins, and the records that delete the classic group whose place it takes."""
+    """A group that a member joins, and the records that delete the classic group that it replaces."""
 
     group: StreamsGroup
     records: list[CoordinatorRecord]
@@ -62,7 +62,7 @@ class StreamsGroupLookup:
         return group
 
     def to_join(self, group_id: str) -> StreamsGroupToJoin:
-        """Return the group, or a new one, which may take the place of a classic group without members.
+        """Return the group, or a new one, which may replace a classic group without members.
 
         Raise GROUP_ID_NOT_FOUND for another group that is not a streams group.
         """

@@ -53,7 +53,7 @@ class MemberState(IntEnum):
 class StreamsMember:
     """A member. It is replaced, never modified.
 
-    `assigned` are the tasks that it owns or may take; `pending_revocation` those that it must give up.
+    `assigned` are the tasks that it owns or may take; `pending_revocation` those that it must revoke.
     Members with the same `process_id` are threads of one process.
     """
 

@@ -1,4 +1,4 @@
-"""The tasks that the assignor has given to the members of one process so far."""
+"""The tasks that the assignor has assigned to the members of one process so far."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Brings the current tasks of a member one step nearer to its target assignment.
 
-A member first gives up the tasks that its target lacks: it is in state UNREVOKED_TASKS until a heartbeat
+A member first revokes the tasks that its target lacks: it is in state UNREVOKED_TASKS until a heartbeat
 shows that it does not own them any more. Then it advances to the epoch of the target and gets the tasks that
 are free: an active task runs in no other process, and its own process has the task in no other role. If some
 are not free, it is in state UNRELEASED_TASKS, and later heartbeats add them.
@@ -43,7 +43,7 @@ class _Difference(NamedTuple):
 class Reconciliation:
     """The values on which the next step of a member depends.
 
-    `owned` are the tasks that the member says it owns; None if it does not say.
+    `owned` are the tasks that the member reports as owned; None if it reports none.
     """
 
     target_epoch: int

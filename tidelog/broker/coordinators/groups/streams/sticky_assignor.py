@@ -63,7 +63,7 @@ def assign(
 class _Quota:
     """The number of tasks that a member may get, as long as others have room.
 
-    A member that reaches it takes its tasks out of the total, and the others share the rest.
+    The tasks of a member that reaches it are subtracted from the total, and the others share the rest.
     """
 
     def __init__(self, task_count: int, member_count: int) -> None:

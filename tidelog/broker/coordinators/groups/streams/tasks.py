@@ -29,7 +29,7 @@ class TaskIds(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """Active, standby and warm-up tasks: a target, or the tasks that a member says it owns."""
+    """Active, standby and warm-up tasks: a target, or the tasks that a member reports as owned."""
 
     active: TaskSet = field(default_factory=dict)
     standby: TaskSet = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTasks:
-    """The tasks that are assigned to a member, or that it must give up."""
+    """The tasks that are assigned to a member, or that it must revoke."""
 
     active: TaskEpochs = field(default_factory=dict)
     standby: TaskSet = field(default_factory=dict)

@@ -63,7 +63,7 @@ class _Balancer:
                             self._loads[position] += 1
 
     def assign_remaining(self) -> None:
-        """Give each unassigned partition to the subscriber with the fewest partitions."""
+        """Assign each unassigned partition to the subscriber with the fewest partitions."""
         for topic_id in self._topics:
             owners = self._owners[topic_id]
             least = [(self._loads[position], position) for position in self._subscribers[topic_id]]

@@ -76,7 +76,7 @@ def _keep(
 def _fill(
     assignment: dict[str, TargetPartitions], unfilled: list[_Room], unassigned: list[tuple[UUID, int]]
 ) -> Mapping[str, TargetPartitions]:
-    """Give the unassigned partitions to the members that have room."""
+    """Assign the unassigned partitions to the members below their quota."""
     start = 0
     for member_id, room in unfilled:
         added: dict[UUID, list[int]] = {}
