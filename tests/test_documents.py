@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -14,7 +15,8 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 NOT_FILES = {"docs/gaps.md", "tidelog/a/b.py", "tests/unit/a/test_b.py", "benchmarks/results/bench.json"}
 """Examples, former files and files that a program writes."""
 QUOTED_FILE = re.compile(r"`((?:tidelog|tests|docs|benchmarks|docker|examples)/[\w./-]+)`")
-QUOTED_FUNCTION = re.compile(r"`(tidelog/[\w/]+\.py)`[:,]? `([\w.]+)(?:\(\))?`")
+QUOTED_FUNCTION = re.compile(r"`(tidelog/[\w/]+\.py)`[:,]?\s+`([\w.]+)(?:\(\))?`")
+QUOTED_METHOD = re.compile(r"`([A-Z]\w*[a-z]\w*)\.([a-z_]\w*)`")
 QUOTED_TEST = re.compile(r"`(test_\w+)`")
 
 
@@ -60,6 +62,31 @@ def test_quoted_functions_and_classes_exist(document: Path) -> None:
         if not all(re.search(rf"\b{part}\b", (ROOT / name).read_text()) for part in qualified.split("."))
     ]
     assert missing == []
+
+
+def test_methods_in_the_walk_throughs_exist() -> None:
+    """A class and a method or attribute without a file, as in `Class.method`."""
+    document = (ROOT / "docs" / "architecture.md").read_text()
+    quoted = set(QUOTED_METHOD.findall(document))
+    classes = {name for name, _ in quoted}
+    assert len(classes) > 20
+    missing = {name: {member for owner, member in quoted if owner == name} for name in classes}
+    for module in (ROOT / "tidelog").rglob("*.py"):
+        text = module.read_text()
+        for name in classes:
+            if f"class {name}" in text:
+                missing[name] -= members_of(ast.parse(text), name)
+    assert {name: members for name, members in missing.items() if members} == {}
+
+
+def members_of(module: ast.Module, name: str) -> set[str]:
+    """Return the names of the methods and fields of a class."""
+    nodes = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == name]
+    inner = [node for owner in nodes for node in ast.walk(owner)]
+    methods = {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return methods | {
+        node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def anchors_of(document: Path) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
-from tests.support.messages.requests_of_all_apis import (
+from tests.support.messages.cluster_of_all_apis import (
     TOPIC,
     await_coordinator,
     commit_offset,

@@ -24,7 +24,8 @@ from tests.kafka.authorized_nodes import (
     visible,
 )
 from tests.kafka.wider_requests import OTHER_REQUESTS, widen_request
-from tests.support.messages.requests_of_all_apis import GROUP, REQUESTS, TOPIC, ClusterFixture
+from tests.support.messages.cluster_of_all_apis import GROUP, TOPIC, ClusterFixture
+from tests.support.messages.requests_of_all_apis import REQUESTS
 from tests.support.messages.version_fields import fit_to_version
 from tests.support.security.requirements import EVERYTHING, requirements
 from tidelog.broker.security.authorization.required_operations import CONTROLLER_OPERATIONS, Scope

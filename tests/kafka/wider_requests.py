@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tests.kafka.authorized_nodes import HIDDEN, TRANSACTIONAL_ID, AuthorizedNode
-from tests.support.messages.requests_of_all_apis import GROUP, TOPIC
+from tests.support.messages.cluster_of_all_apis import GROUP, TOPIC
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 from tidelog.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest

@@ -32,7 +32,8 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
-from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
+from tests.scenarios.replication.scenario import Scenario
+from tests.scenarios.replication.scenario_broker import T0, TOPIC, TOPIC_ID, ScenarioBroker
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_pair import LeaderConnection
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager

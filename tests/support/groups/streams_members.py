@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
+from tests.support.configs import streams_group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroup
@@ -48,6 +49,14 @@ WORD_COUNT = Topology(
     ),
 )
 """Words of lines are counted: one repartition topic and one store."""
+
+
+STREAMS_CONFIG = streams_group_config(
+    group_streams_assignment_interval_ms=0,
+    group_streams_initial_rebalance_delay_ms=0,
+    group_streams_max_size=2,
+)
+"""Assignments at once, in groups of at most two members."""
 
 
 @dataclass
@@ -152,6 +161,13 @@ class StreamsClient:
         active, standby = self.assigned
         if revokes or (self.active <= active and self.standby <= standby):
             self.active, self.standby = set(active), set(standby)
+
+
+def streams_coordinator(**changes: Any) -> GroupCoordinatorFixture:
+    """Return a coordinator with the topic `lines`, which has two partitions."""
+    fixture = GroupCoordinatorFixture(streams_config=replace(STREAMS_CONFIG, **changes))
+    fixture.add_partitions("lines", 2)
+    return fixture
 
 
 def create_missing(coordinator: GroupCoordinatorFixture, member: StreamsClient) -> None:

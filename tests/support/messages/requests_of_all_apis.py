@@ -1,17 +1,18 @@
-"""A cluster of one node, and a valid request of every API and version for it."""
+"""A valid request of every API and version for the cluster of `cluster_of_all_apis`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable
 from uuid import UUID
 
-from tests.support.messages.version_fields import fit_to_version
-from tests.support.network.raw_client import RawClient
-from tests.support.waiting import wait_until
+from tests.support.messages.cluster_of_all_apis import (
+    GROUP,
+    TOPIC,
+    ClusterFixture,
+    join_request,
+    offset_commit,
+    produce_request,
+)
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
     SharePartitionKey,
@@ -20,7 +21,6 @@ from tidelog.broker.coordinators.share.persister import (
     StateWrite,
 )
 from tidelog.broker.coordinators.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE
-from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.messages import (
     alter_configs,
     describe_quorum,
@@ -94,14 +94,9 @@ from tidelog.protocol.messages.elect_leaders import TopicPartitions as ElectLead
 from tidelog.protocol.messages.end_txn import EndTxnRequest
 from tidelog.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
-from tidelog.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.protocol.messages.list_groups import ListGroupsRequest
@@ -113,11 +108,6 @@ from tidelog.protocol.messages.list_offsets import (
 from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tidelog.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -133,12 +123,6 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
-)
-from tidelog.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
 )
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tidelog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
@@ -167,12 +151,9 @@ from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tidelog.protocol.registry import ApiKey, response_type
-from tidelog.protocol.schema import ApiMessage, Struct
-from tidelog.testing.embedded import EmbeddedCluster
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
 
-TOPIC = "every-version"
-GROUP = "every-version"
 TOPIC_RESOURCE = 2
 TOKEN_APIS = (
     ApiKey.CREATE_DELEGATION_TOKEN,
@@ -180,7 +161,6 @@ TOKEN_APIS = (
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
-# Errors that a correct client may receive.
 SHARE_STATE_APIS = (
     ApiKey.INITIALIZE_SHARE_GROUP_STATE,
     ApiKey.READ_SHARE_GROUP_STATE,
@@ -188,99 +168,6 @@ SHARE_STATE_APIS = (
     ApiKey.DELETE_SHARE_GROUP_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
 )
-
-
-@dataclass
-class ClusterFixture:
-    """A broker with a topic that has records, and a group that has a member and offsets."""
-
-    cluster: EmbeddedCluster
-    topic_id: UUID
-    member_id: str
-
-    def client(self) -> RawClient:
-        """Open a connection."""
-        host, port = self.cluster.bootstrap_servers.split(":")
-        return RawClient(host, int(port))
-
-
-def records() -> bytes:
-    builder = BatchBuilder()
-    builder.append(int(time.time() * 1000), b"key", b"value", [("header", b"1")])
-    return bytes(builder.build())
-
-
-def produce_request(topic_id: UUID) -> ProduceRequest:
-    partition = PartitionProduceData(index=0, records=records())
-    topic = TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=(partition,))
-    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
-
-
-def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=(JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0"),),
-    )
-
-
-def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=(partition,))
-    return OffsetCommitRequest(group_id=f"{GROUP}-offsets", topics=(topic,))
-
-
-def commit_offset(client: RawClient, topic_id: UUID) -> None:
-    """Create the group of the offsets: the tests of single APIs run in any order."""
-    request, response = fit_to_version(offset_commit(topic_id), 8), response_type(ApiKey.OFFSET_COMMIT)
-    wait_until(lambda: not any(error_codes(client.send_request(request, 8, response))))
-
-
-def await_coordinator(client: RawClient) -> None:
-    """Create the topic of offsets by a FindCoordinator, and wait until its coordinator is found."""
-    request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
-    wait_until(
-        lambda: not client.send_request(request, 4, FindCoordinatorResponse).coordinators[0].error_code
-    )
-
-
-def join_when_loaded(client: RawClient) -> JoinGroupResponse:
-    """Join the group when the partition of its coordinator is loaded; return the response."""
-    responses: list[JoinGroupResponse] = []
-
-    def has_joined() -> bool:
-        responses.append(client.send_request(join_request(GROUP), 3, JoinGroupResponse))
-        return not responses[-1].error_code
-
-    wait_until(has_joined)
-    return responses[-1]
-
-
-@contextmanager
-def open_cluster() -> Iterator[ClusterFixture]:
-    """Start a broker with an authorizer; clients without authentication are super users."""
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    config = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
-    with EmbeddedCluster(config=config) as cluster:
-        host, port = cluster.bootstrap_servers.split(":")
-        with RawClient(host, int(port)) as client:
-            created = client.send_request(
-                CreateTopicsRequest(
-                    topics=(CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1),)
-                ),
-                7,
-                CreateTopicsResponse,
-            )
-            topic_id = created.topics[0].topic_id
-            for _ in range(3):
-                client.send_request(produce_request(topic_id), 13, ProduceResponse)
-            await_coordinator(client)
-            member_id = join_when_loaded(client).member_id
-            commit_offset(client, topic_id)
-        yield ClusterFixture(cluster, topic_id, member_id)
 
 
 def list_offsets(cluster: ClusterFixture, version: int) -> ListOffsetsRequest:
@@ -659,17 +546,3 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.SASL_HANDSHAKE: lambda cluster, _: SaslHandshakeRequest(mechanism="PLAIN"),
     ApiKey.SASL_AUTHENTICATE: lambda cluster, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
 }
-
-
-def error_codes(value: Any) -> Iterator[int]:
-    """Return the error codes in all parts of a response."""
-    if isinstance(value, tuple):
-        for one in value:
-            yield from error_codes(one)
-    elif isinstance(value, Struct):
-        for field in fields(value):  # type: ignore[arg-type]
-            inner = getattr(value, field.name)
-            if field.name.endswith("error_code"):
-                yield inner
-            else:
-                yield from error_codes(inner)

@@ -10,14 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.messages.requests_of_all_apis import (
-    REQUESTS,
-    SHARE_STATE_APIS,
-    TOKEN_APIS,
-    ClusterFixture,
-    error_codes,
-    open_cluster,
-)
+from tests.support.messages.cluster_of_all_apis import ClusterFixture, error_codes, open_cluster
+from tests.support.messages.requests_of_all_apis import REQUESTS, SHARE_STATE_APIS, TOKEN_APIS
 from tests.support.messages.version_fields import fit_to_version
 from tests.support.network.raw_client import served_versions
 from tidelog.protocol.errors import ErrorCode

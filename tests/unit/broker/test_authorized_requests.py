@@ -11,16 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.messages.requests_of_all_apis import (
+from tests.support.messages.cluster_of_all_apis import (
     GROUP,
-    REQUESTS,
-    TOKEN_APIS,
     TOPIC,
     ClusterFixture,
     error_codes,
     open_cluster,
     records,
 )
+from tests.support.messages.requests_of_all_apis import REQUESTS, TOKEN_APIS
 from tests.support.messages.version_fields import fit_to_version
 from tests.support.network.raw_client import RawClient
 from tests.support.security.requirements import EVERYTHING, requirements

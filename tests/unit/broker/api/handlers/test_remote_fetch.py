@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
-from tests.support.logs.partition_logs import append, batch
+from tests.support.logs.partition_logs import append
 from tests.support.loops.yields import loop_iterations
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas, no_waiting_requests
+from tests.support.replicas.replica_manager import NODE, FakeRequest, no_waiting_requests
 from tests.support.security.authorizers import ALLOW_EVERYTHING
-from tests.support.tier.scripted_reader import FakeTier, move_to_remote
+from tests.support.tier.tiered_fetches import TieredBroker, partitions_of, remote_read
 from tidelog.base.bounded_pool import PoolFull
-from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
-from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
-from tidelog.broker.observability.topic_traffic import TopicTraffic
-from tidelog.broker.partitions.current_leaders import CurrentLeaders
-from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.remote.reading.requests import RemoteRead
@@ -37,98 +27,6 @@ from tidelog.storage.segment.txn_index import AbortedTransaction
 
 SMALL = 90
 """Fewer bytes than any batch has."""
-
-
-class TieredBroker:
-    """Three partitions with offsets 0 to 5; of the first two, 0 to 3 are in remote storage only."""
-
-    def __init__(self, max_wait_ms: int = 500) -> None:
-        self.clock = ManualClock()
-        self.replicas = Replicas()
-        self.timers = Timers(self.clock.monotonic_ms)
-        self.fetches = Purgatory("Fetch", self.timers)
-        self.tier = FakeTier(self.timers, max_wait_ms)
-        self.traffic = TopicTraffic()
-        manager = self.replicas.manager
-        self.fetch_handler = FetchHandler(
-            manager,
-            FetchSessionCache(10, lambda: 1),
-            self.fetches,
-            self.traffic,
-            self.clock,
-            CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(
-                max_bytes=50_000_000,
-                slices=Slices(self.clock),
-                remote=self.tier.access,
-                authorizer=ALLOW_EVERYTHING,
-            ),
-        )
-        self.replicas.register(1, 2)
-        self.topic_id = self.replicas.create(
-            "t", 3, remote_storage_enable="true", local_retention_bytes="0", isr=(1, 2), leader=NODE
-        )
-        for index in range(3):
-            log = self.partition(index).log
-            for first in range(0, 6, 2):
-                append(log, f"{first}", f"{first + 1}")
-                log.roll(NOW_MS)
-            if index < 2:
-                move_to_remote(log, 4, NOW_MS)
-
-    def partition(self, index: int = 0) -> Partition:
-        return self.replicas.manager.partition(TopicPartition("t", index))
-
-    def fetch(
-        self,
-        *offsets: int,
-        min_bytes: int = 1,
-        max_wait_ms: int = 10_000,
-        max_bytes: int = 1_000_000,
-        partition_max_bytes: int = 100_000,
-        isolation_level: int = 0,
-        replica_id: int = -1,
-        session_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        leader_epoch: int = 0,
-    ) -> FakeRequest:
-        """Fetch from partition 0, 1, ... at these offsets."""
-        partitions = tuple(
-            FetchPartition(
-                partition=index,
-                fetch_offset=offset,
-                partition_max_bytes=partition_max_bytes,
-                current_leader_epoch=leader_epoch,
-                last_fetched_epoch=last_fetched_epoch,
-            )
-            for index, offset in enumerate(offsets)
-        )
-        message = FetchRequest(
-            replica_id=replica_id,
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=isolation_level,
-            session_epoch=session_epoch,
-            topics=(FetchTopic(topic="t", partitions=partitions),),
-        )
-        request = FakeRequest(message, 12)
-        request.on_abandoned = None
-        self.fetch_handler.handle(request)
-        return request
-
-    def pass_ms(self, delay_ms: int) -> None:
-        self.clock.now_ms += delay_ms
-        self.timers.advance()
-
-
-def partitions_of(request: FakeRequest) -> list[FetchedPartition]:
-    return list(cast(FetchResponse, request.response).responses[0].partitions)
-
-
-def remote_read(*values: str, first_offset: int = 0) -> RemoteRead:
-    records = bytes(batch(values, base_offset=first_offset))
-    return RemoteRead(records, first_offset + len(values))
 
 
 async def test_a_fetch_below_the_local_log_start_reads_remote_storage() -> None:
@@ -210,26 +108,6 @@ async def test_an_unknown_topic_does_not_end_remote_reads_of_other_partitions() 
     assert unknown_topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_memory_for_remote_reads_is_reserved_within_fetch_max_bytes() -> None:
-    broker = TieredBroker()
-    request = broker.fetch(0, 0, 0, max_bytes=1_000, partition_max_bytes=700)
-    reads = broker.tier.reader.reads
-    assert [(read_request.max_bytes, read_request.at_least_one) for read_request, _ in reads] == [
-        (700, True),
-        (300, False),
-    ]
-    reads[0][1].set_result(RemoteRead(bytes(700), 2))
-    reads[1][1].set_result(RemoteRead(bytes(300), 2))
-    await loop_iterations(5)
-    assert not partitions_of(request)[2].records
-
-
-async def test_a_partition_without_remaining_bytes_is_not_read_remotely() -> None:
-    broker = TieredBroker()
-    broker.fetch(0, 0, max_bytes=500, partition_max_bytes=500)
-    assert len(broker.tier.reader.reads) == 1
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -290,34 +168,6 @@ async def test_a_disconnected_client_cancels_the_remote_read() -> None:
     assert broker.tier.reader.reads[0][1].cancelled()
     assert not request.answers
     assert broker.tier.fetches.delayed_count == 0
-
-
-@pytest.mark.parametrize("end", ["read", "gone", "late"])
-async def test_memory_of_a_remote_read_is_released_when_the_fetch_ends(end: str) -> None:
-    """Before, completed fetches kept their data until a thousand of them had completed."""
-    broker = TieredBroker()
-    request = broker.fetch(0, 0)
-    (_, first), (_, second) = broker.tier.reader.reads
-    data = memoryview(remote_read("0", "1").records)
-    left = weakref.ref(data)
-    first.set_result(RemoteRead(data, 2))
-    del data
-    await loop_iterations(5)
-    assert left() is not None
-    if end == "read":
-        second.set_result(remote_read("0", "1"))
-    elif end == "gone":
-        request.abandon()
-    else:
-        broker.pass_ms(501)
-    broker.tier.reader.reads.clear()
-    del first, second
-    await loop_iterations(5)
-    assert left() is None
-    assert (broker.tier.fetches.delayed_count, broker.tier.fetches.watched_count) == (0, 0)
-    ended = weakref.ref(request)
-    del request
-    assert ended() is None
 
 
 async def test_a_remote_read_that_ends_after_its_timeout_is_ignored() -> None:
@@ -487,16 +337,6 @@ async def test_kafka_15388_a_fetch_in_a_gap_at_the_remote_end_continues_locally(
     assert (answer.error_code, answer.records) == (0, local.read())
 
 
-async def test_a_remote_read_without_memory_is_not_taken_for_a_gap() -> None:
-    broker = TieredBroker()
-    request = broker.fetch(1)
-    ((_, outcome),) = broker.tier.reader.reads
-    outcome.set_result(RemoteRead(b"", 2))
-    await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert (answer.error_code, answer.records) == (0, b"")
-
-
 async def test_records_of_a_deleted_topic_are_not_returned_for_a_recreated_one() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
@@ -507,37 +347,3 @@ async def test_records_of_a_deleted_topic_are_not_returned_for_a_recreated_one()
     await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
-
-
-@pytest.mark.parametrize("end", ["read", "gone", "late", "failed"])
-async def test_a_remote_fetch_reserves_its_memory_until_it_ends(end: str) -> None:
-    broker = TieredBroker()
-    memory = broker.tier.reader.memory
-    request = broker.fetch(0, 0, partition_max_bytes=1_000)
-    assert memory.used_bytes == 2_000
-    if end == "read":
-        for _, outcome in broker.tier.reader.reads:
-            outcome.set_result(remote_read("0", "1"))
-    elif end == "failed":
-        for _, outcome in broker.tier.reader.reads:
-            outcome.set_exception(RuntimeError("the store is gone"))
-    elif end == "gone":
-        request.abandon()
-    else:
-        broker.pass_ms(501)
-    await loop_iterations(5)
-    assert memory.used_bytes == 0
-
-
-async def test_remote_fetches_return_less_as_memory_runs_out() -> None:
-    broker = TieredBroker()
-    memory = broker.tier.reader.memory
-    memory.limit_bytes = 1_000_000
-    requests = [broker.fetch(0, partition_max_bytes=400_000) for _ in range(40)]
-    granted = [read_request.max_bytes for read_request, _ in broker.tier.reader.reads]
-    assert granted[:2] == [250_000, 187_500]
-    assert memory.used_bytes <= memory.limit_bytes
-    assert memory.is_used_up
-    for request in requests:
-        request.abandon()
-    assert memory.used_bytes == 0

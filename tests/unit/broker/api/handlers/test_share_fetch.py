@@ -1,59 +1,21 @@
-"""ShareFetch and ShareAcknowledge: sessions, waiting, acknowledgements, errors, and remote records."""
+"""ShareFetch: acquired records, waiting, the start of a group, errors, and remote records."""
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Sequence
-
-import pytest
 
 from tests.support.logs.partition_logs import append, append_marker, batch
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NOW_MS
 from tests.support.security.authorizers import DenyingAuthorizer
 from tests.support.share_groups.broker import ShareBroker
+from tests.support.share_groups.results import ranges, records_of, values
 from tests.support.tier.scripted_reader import move_to_remote
-from tidelog.broker.api.handlers.share_fetch import LIMIT_ERROR_WAIT_MS_MAX
 from tidelog.broker.coordinators.share.persister import SharePartitionKey
-from tidelog.broker.network.connected_client import ConnectedClient
-from tidelog.protocol.batch import iterate_headers
+from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.messages.share_fetch import ForgottenTopic, PartitionData
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import Record, read_records
 from tidelog.remote.reading.requests import RemoteRead
-
-GROUP_RESOURCE = 32
-
-
-def values(result: PartitionData) -> list[str]:
-    """Return the values of the acquired records."""
-    acquired = {
-        offset for one in result.acquired_records for offset in range(one.first_offset, one.last_offset + 1)
-    }
-    return [
-        record.value.decode()
-        for record in records_of(result)
-        if record.offset in acquired and record.value is not None
-    ]
-
-
-def records_of(result: PartitionData) -> list[Record]:
-    """Return all records of a result, without markers of transactions."""
-    assert result.records is not None
-    records = memoryview(result.records)
-    return [
-        record
-        for position, header in iterate_headers(records)
-        if not header.is_control
-        for record in read_records(records[position : position + header.size_bytes])
-    ]
-
-
-def ranges(result: PartitionData) -> list[tuple[int, int, int]]:
-    return [(one.first_offset, one.last_offset, one.delivery_count) for one in result.acquired_records]
 
 
 async def test_a_member_gets_records_and_accepts_them_with_its_next_fetch() -> None:
@@ -151,147 +113,6 @@ async def test_the_mode_record_limit_delivers_no_more_records_than_requested() -
     assert (values(first), values(second)) == (["a", "b"], ["c"])
 
 
-async def test_renewed_locks_expire_later_and_the_request_fetches_nothing() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    broker.produce("b")
-    await broker.fetch(0, max_records=1)
-    broker.pass_ms(20_000)
-    request = broker.send(
-        1,
-        acknowledged=[(0, 0, [4])],
-        is_renew_ack=True,
-        max_bytes=0,
-        min_bytes=0,
-        max_records=0,
-        max_wait_ms=0,
-    )
-    (result,) = (await broker.response(request)).responses[0].partitions
-    assert result.acknowledge_error_code == 0 and not result.records
-    broker.pass_ms(20_000)
-    assert (await broker.acknowledge(2, (0, 0, [1]))).error_code == 0
-
-
-async def test_a_renewal_that_also_fetches_is_invalid() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    await broker.fetch(0)
-    request = broker.send(1, acknowledged=[(0, 0, [4])], is_renew_ack=True)
-    response = await broker.response(request)
-    assert response.error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_group_can_forbid_renewals() -> None:
-    broker = ShareBroker()
-    broker.replicas.replay(
-        ConfigRecord(
-            resource_type=GROUP_RESOURCE,
-            resource_name="g",
-            name="share.renew.acknowledge.enable",
-            value="false",
-        )
-    )
-    broker.produce("a")
-    await broker.fetch(0)
-    result = await broker.acknowledge(1, (0, 0, [4]), is_renewal=True)
-    assert result.error_code == ErrorCode.INVALID_RECORD_STATE
-
-
-@pytest.mark.parametrize(
-    "acknowledged",
-    [
-        [(1, 0, [1])],
-        [(0, 1, [])],
-        [(0, 1, [1, 1, 1])],
-        [(0, 1, [5])],
-        [(0, 1, [4])],
-        [(1, 1, [1]), (0, 0, [1])],
-        [(0, 7, [1])],
-    ],
-)
-async def test_invalid_acknowledgements_change_nothing(
-    acknowledged: Sequence[tuple[int, int, list[int]]],
-) -> None:
-    broker = ShareBroker()
-    broker.produce("a", "b")
-    await broker.fetch(0)
-    result = await broker.acknowledge(1, *acknowledged)
-    assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert (await broker.acknowledge(2, (0, 1, [1, 1]))).error_code == 0
-
-
-async def test_sessions_check_their_epochs() -> None:
-    broker = ShareBroker()
-    unknown = await broker.response(broker.send(1))
-    assert unknown.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    broker.produce("a")
-    await broker.fetch(0)
-    wrong = await broker.response(broker.send(7))
-    assert wrong.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    acknowledging = await broker.response(broker.send(0, acknowledged=[(0, 0, [1])]))
-    assert acknowledging.error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_the_partitions_of_a_session_change() -> None:
-    broker = ShareBroker()
-    first = broker.send(0)
-    broker.pass_ms(500)
-    await broker.response(first)
-    broker.produce("x", index=1)
-    added = await broker.response(broker.send(1, indexes=(1,)))
-    assert {each.partition_index for each in added.responses[0].partitions} >= {1}
-    broker.produce("a", index=0)
-    forgotten = (ForgottenTopic(topic_id=broker.topic_id, partitions=(0,)),)
-    request = broker.send(2, indexes=(), forgotten_topics_data=forgotten)
-    await loop_iterations()
-    assert not request.answers, "partition 0 is forgotten, and partition 1 has no more records"
-
-
-async def test_the_last_request_of_a_session_releases_the_records() -> None:
-    broker = ShareBroker()
-    broker.produce("a", "b")
-    await broker.fetch(0, member="m")
-    request = broker.send(-1, acknowledged=[(0, 0, [1])])
-    await broker.response(request)
-    await loop_iterations()
-    result = await broker.fetch(0, member="n")
-    assert ranges(result) == [(1, 1, 1)], "the delivery to a member that left does not count"
-    assert len(broker.sessions.sessions) == 1
-
-
-async def test_records_of_a_forgotten_partition_can_be_acknowledged_and_are_released_with_the_session() -> (
-    None
-):
-    broker = ShareBroker()
-    broker.produce("a", "b")
-    await broker.fetch(0, member="m")
-    forgotten = (ForgottenTopic(topic_id=broker.topic_id, partitions=(0,)),)
-    removal = broker.send(1, indexes=(1,), forgotten_topics_data=forgotten)
-    broker.produce("x", index=1)
-    await broker.response(removal)
-    assert (await broker.acknowledge(2, (0, 0, [1]))).error_code == 0
-    await broker.response(broker.send(-1, indexes=()))
-    result = await broker.fetch(0, member="n")
-    assert ranges(result) == [(1, 1, 1)]
-
-
-async def test_records_acquired_while_the_connection_ends_are_released() -> None:
-    broker = ShareBroker()
-    client = ConnectedClient()
-    broker.persister.may_write.clear()
-    broker.produce("a", "b")
-    await broker.fetch(0, member="m", client=client)
-    # The response of the second fetch waits for its acknowledgement.
-    broker.produce("c")
-    last = broker.send(1, member="m", client=client, acknowledged=[(0, 0, [1])])
-    client.on_disconnected()
-    broker.persister.may_write.set()
-    await broker.response(last)
-    await loop_iterations()
-    result = await broker.fetch(0, member="n")
-    assert ranges(result) == [(1, 1, 1), (2, 2, 1)]
-
-
 async def test_a_limit_below_the_number_of_partitions_does_not_delay_a_fetch() -> None:
     broker = ShareBroker()
     broker.produce("a")
@@ -299,135 +120,6 @@ async def test_a_limit_below_the_number_of_partitions_does_not_delay_a_fetch() -
     response = await broker.response(broker.send(0, indexes=(0, 1, 2), max_bytes=2))
     records = [values(each) for topic in response.responses for each in topic.partitions]
     assert [text for each in records for text in each] == ["a"]
-
-
-async def test_records_are_released_when_the_connection_of_the_member_ends() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    client = ConnectedClient()
-    await broker.fetch(0, member="m", client=client)
-    request = broker.send(0, member="n")
-    await loop_iterations()
-    client.on_disconnected()
-    response = await broker.response(request)
-    assert values(response.responses[0].partitions[0]) == ["a"]
-    assert broker.sessions.disconnected_count == 1
-
-
-async def test_share_partitions_of_a_group_without_members_are_dropped() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    client = ConnectedClient()
-    await broker.fetch(0, client=client)
-    assert len(broker.partitions) == 1
-    client.on_disconnected()
-    await loop_iterations()
-    assert len(broker.partitions) == 0
-
-
-async def test_records_of_a_group_whose_last_connection_ends_are_delivered_to_its_next_member() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    client = ConnectedClient()
-    await broker.fetch(0, client=client)
-    client.on_disconnected()
-    await loop_iterations()
-    assert [write.start_offset for write in broker.persister.writes] == [0]
-    assert values(await broker.fetch(0, member="n")) == ["a"]
-
-
-async def test_offsets_that_are_reset_after_the_last_session_has_ended_are_used_by_the_next_one() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    await broker.fetch(0)
-    await broker.acknowledge(-1, (0, 0, [1]))
-    await loop_iterations()
-    assert len(broker.partitions) == 0
-    (state,) = broker.persister.stored.values()
-    state.start_offset = 0
-    state.states.clear()
-    assert values(await broker.fetch(0, member="n")) == ["a"]
-
-
-async def test_a_share_partition_is_kept_if_a_member_fetches_it_before_its_changes_are_stored() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    client = ConnectedClient()
-    await broker.fetch(0, client=client)
-    broker.persister.may_write.clear()
-    client.on_disconnected()
-    request = broker.send(0, member="n")
-    await loop_iterations()
-    broker.persister.may_write.set()
-    response = await broker.response(request)
-    assert values(response.responses[0].partitions[0]) == ["a"]
-    assert len(broker.partitions) == 1
-
-
-async def test_changes_that_wait_when_the_leader_moves_are_rejected_and_not_stored() -> None:
-    broker = ShareBroker()
-    broker.produce("a", "b")
-    await broker.fetch(0)
-    broker.persister.may_write.clear()
-    first = asyncio.ensure_future(broker.acknowledge(1, (0, 0, [1])))
-    await loop_iterations()
-    second = asyncio.ensure_future(broker.acknowledge(2, (1, 1, [1])))
-    await loop_iterations()
-    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
-    broker.persister.may_write.set()
-    assert (await first).error_code == 0
-    assert (await second).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert [write.batches[0].last_offset for write in broker.persister.writes] == [0]
-
-
-async def test_a_client_without_room_for_a_session_gets_the_error_after_the_longest_wait() -> None:
-    broker = ShareBroker()
-    for number in range(4):
-        broker.send(0, member=f"m{number}")
-    request = broker.send(0, member="too-many", max_wait_ms=500)
-    await loop_iterations()
-    assert not request.answers
-    broker.pass_ms(500)
-    response = await broker.response(request)
-    assert response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-async def test_a_rejected_write_lets_the_member_keep_its_records() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    await broker.fetch(0)
-    broker.persister.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    result = await broker.acknowledge(1, (0, 0, [1]))
-    assert result.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.persister.write_error = ErrorCode.NONE
-    assert (await broker.acknowledge(2, (0, 0, [1]))).error_code == 0
-
-
-async def test_a_fenced_state_drops_the_share_partition() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    await broker.fetch(0)
-    broker.persister.write_error = ErrorCode.FENCED_STATE_EPOCH
-    result = await broker.acknowledge(1, (0, 0, [1]))
-    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert len(broker.partitions) == 0
-
-
-async def test_changes_during_a_write_are_stored_by_the_next_one() -> None:
-    broker = ShareBroker()
-    broker.produce("a", "b", "c")
-    await broker.fetch(0)
-    broker.persister.may_write.clear()
-    requests = []
-    for epoch in (1, 2, 3):
-        requests.append(broker.send(epoch, acknowledged=[(epoch - 1, epoch - 1, [1])]))
-        await loop_iterations()
-    assert not any(request.answers for request in requests)
-    broker.pass_ms(500)
-    broker.persister.may_write.set()
-    for request in requests:
-        await broker.response(request)
-    assert [len(write.batches) for write in broker.persister.writes] == [1, 2]
 
 
 async def test_a_state_that_cannot_be_read_is_an_error_of_the_partition() -> None:
@@ -451,7 +143,10 @@ async def test_a_new_group_starts_at_the_end_unless_it_is_configured() -> None:
     assert values(response.responses[0].partitions[0]) == ["new"]
     broker.replicas.replay(
         ConfigRecord(
-            resource_type=GROUP_RESOURCE, resource_name="h", name="share.auto.offset.reset", value="earliest"
+            resource_type=int(ResourceType.GROUP),
+            resource_name="h",
+            name="share.auto.offset.reset",
+            value="earliest",
         )
     )
     assert values(await broker.fetch(0, group_id="h")) == ["old", "new"]
@@ -465,7 +160,7 @@ async def test_a_group_can_start_at_a_time_before_now() -> None:
     append(log, "new", timestamps=NOW_MS - 10_000)
     broker.replicas.replay(
         ConfigRecord(
-            resource_type=GROUP_RESOURCE,
+            resource_type=int(ResourceType.GROUP),
             resource_name="g",
             name="share.auto.offset.reset",
             value="by_duration:PT50S",
@@ -478,7 +173,7 @@ async def test_aborted_records_are_not_delivered_with_read_committed() -> None:
     broker = ShareBroker()
     broker.replicas.replay(
         ConfigRecord(
-            resource_type=GROUP_RESOURCE,
+            resource_type=int(ResourceType.GROUP),
             resource_name="g",
             name="share.isolation.level",
             value="read_committed",
@@ -595,45 +290,3 @@ async def test_a_failed_remote_read_is_an_error_of_the_partition() -> None:
     response = await broker.response(request)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert broker.send(1) and len(broker.tier.reader.reads) == 2, "the next fetch reads again"
-
-
-async def test_a_session_that_a_member_opens_before_the_last_one_has_ended_is_kept() -> None:
-    broker = ShareBroker()
-    broker.produce("a", "b")
-    await broker.fetch(0, max_records=1)
-    broker.persister.may_write.clear()
-    last_fetch = broker.send(-1, acknowledged=[(0, 0, [1])])
-    await loop_iterations()
-    next_fetch = broker.send(0)
-    await loop_iterations()
-    broker.persister.may_write.set()
-    assert not (await broker.response(last_fetch)).error_code
-    broker.pass_ms(500)
-    assert not (await broker.response(next_fetch)).error_code
-    broker.produce("c")
-    assert values(await broker.fetch(1)) == ["c"]
-
-
-async def test_the_wait_before_the_error_of_too_many_sessions_is_bounded() -> None:
-    broker = ShareBroker()
-    for number in range(4):
-        broker.send(0, member=f"m{number}")
-    request = broker.send(0, member="too-many", max_wait_ms=2**31 - 1)
-    await loop_iterations()
-    broker.pass_ms(LIMIT_ERROR_WAIT_MS_MAX)
-    response = await broker.response(request)
-    assert response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-async def test_acknowledgements_of_records_lost_by_an_unclean_election_do_not_apply_to_new_records() -> None:
-    broker = ShareBroker()
-    broker.produce("a")
-    lost = broker.persister.of(SharePartitionKey("g", broker.topic_id, 0))
-    lost.states = {1: (2, 1), 2: (2, 1)}
-    result = await broker.fetch(0)
-    assert values(result) == ["a"]
-    broker.produce("b", "c")
-    assert values(await broker.fetch(1, acknowledged=[(0, 0, [1])])) == ["b", "c"]
-    await broker.response(broker.send(-1))
-    await loop_iterations()
-    assert values(await broker.fetch(0, member="n")) == ["b", "c"], "also after a reload"

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from tests.support.clocks.virtual_time import VirtualTime
-from tests.support.configs import group_config
-from tests.support.groups.ports import group_ports
-from tests.support.groups.state_log import MemoryStateLog
+from tests.support.groups.served_groups import PRINCIPAL, ServedGroups
 from tests.support.groups.streams_members import WORD_COUNT
-from tests.support.loops.yields import loop_iterations
-from tests.support.metadata.images import LISTENER, image_after_records
 from tests.support.security.authorizers import DenyingAuthorizer
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.api.handlers.streams_group_describe import StreamsGroupDescribeHandler
 from tidelog.broker.api.handlers.streams_group_heartbeat import StreamsGroupHeartbeatHandler
-from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.authorizer import Requester
 from tidelog.cluster.acls import CLUSTER_NAME
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.messages.create_topics import CreatableTopic
 from tidelog.protocol.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
 from tidelog.protocol.messages.streams_group_heartbeat import (
@@ -35,11 +26,8 @@ from tidelog.protocol.messages.streams_group_heartbeat import (
     Subtopology,
     Topology,
 )
-from tidelog.protocol.metadata_records.partition_record import PartitionRecord
-from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.steps import run_steps
 
-LINES = UUID(int=1)
 MISSING = "Internal topics are missing: counts, words"
 
 
@@ -54,49 +42,46 @@ class RecordedCreation:
     def request(
         self, topics: Iterable[CreatableTopic], client: RequestContext, retry_after_ms: int
     ) -> Mapping[str, str]:
-        assert client.principal == "User:alice"
+        assert client.principal == PRINCIPAL
         self.requested += topics
         self.retry_after_ms = retry_after_ms
         return self.errors
 
 
+class CreateDenied(DenyingAuthorizer):
+    """Denies CREATE of the cluster and of the topics in `denied`; all else is allowed."""
+
+    def is_authorized(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        logs_denial: bool = True,
+    ) -> bool:
+        return operation is not AclOperation.CREATE or super().is_authorized(
+            requester, operation, resource_type, name
+        )
+
+
 class Broker:
-    """The two handlers over a service; `denied` are the resources that the client may not access."""
+    """The two handlers over the groups of one client."""
 
     def __init__(self) -> None:
-        self.time = VirtualTime()
-        image = image_after_records(
-            [
-                TopicRecord(name="lines", topic_id=LINES),
-                PartitionRecord(topic_id=LINES, replicas=(1,), isr=(1,), leader=1),
-            ]
-        )
-        ports = group_ports(MemoryStateLog(1), self.time, self.time)._replace(image=lambda: image)
-        self.service = GroupService(group_config(), ports)
-        self.service.start()
-        self.service.on_leadership(0)
-        self.is_enabled = True
-        self.denied: set[str] = set()
+        self.served = ServedGroups("lines")
         self.creation = RecordedCreation()
-        self._slices = ports.slices
-        self.use(DenyingAuthorizer(self.denied))
+        self.use(self.served.access())
 
-    def use(self, authorizer: DenyingAuthorizer) -> None:
-        """Check accesses with another authorizer."""
-        access = GroupAccess(authorizer, self._slices, lambda: self.is_enabled)
-        groups = self.service.streams_groups
+    def use(self, access: GroupAccess) -> None:
+        """Let the client have another access."""
+        groups = self.served.service.streams_groups
         self._heartbeat = StreamsGroupHeartbeatHandler(groups, access, self.creation)
         self._describe = StreamsGroupDescribeHandler(groups, access)
 
-    def _context(self, api_key: int) -> RequestContext:
-        return RequestContext(
-            header=RequestHeader(api_key, 0, 1, "me"),
-            listener=LISTENER,
-            peer="10.0.0.1:4711",
-            principal="User:alice",
-            now_ms=self.time.wall_ms(),
-            client=ConnectedClient(),
-        )
+    def deny_creation(self, *names: str) -> None:
+        """Deny CREATE of these topics, or of the cluster, and nothing else."""
+        self.use(self.served.access(CreateDenied(set(names))))
 
     async def join(self, **fields: Any) -> StreamsGroupHeartbeatResponse:
         values: dict[str, Any] = {
@@ -110,20 +95,20 @@ class Broker:
             "warmup_tasks": (),
         }
         request = StreamsGroupHeartbeatRequest(**{**values, **fields})
-        return await self._heartbeat.handle(self._context(88), request)
+        return await self._heartbeat.handle(self.served.context(88, 0), request)
 
     def describe(self, group_id: str = "g") -> DescribedGroup:
         request = StreamsGroupDescribeRequest(group_ids=(group_id,), include_authorized_operations=True)
-        (group,) = run_steps(self._describe.handle(self._context(89), request)).groups
+        (group,) = run_steps(self._describe.handle(self.served.context(89, 0), request)).groups
         return group
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     broker = Broker()
-    await loop_iterations(20)
+    await broker.served.start()
     yield broker
-    await broker.service.stop()
+    await broker.served.stop()
 
 
 def last_detail(response: StreamsGroupHeartbeatResponse) -> str:
@@ -147,38 +132,21 @@ async def test_the_reasons_of_failed_creations_are_reported(broker: Broker) -> N
     assert detail == f"{MISSING}; Creation failed: a (no room), b (no room), c (no room) and 1 more."
 
 
-class CreateDenied(DenyingAuthorizer):
-    """Denies CREATE of the cluster and of the topics in `denied`; all else is allowed."""
-
-    def is_authorized(
-        self,
-        requester: Requester,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-        *,
-        logs_denial: bool = True,
-    ) -> bool:
-        return operation is not AclOperation.CREATE or super().is_authorized(
-            requester, operation, resource_type, name
-        )
-
-
 async def test_a_member_that_may_create_each_topic_needs_no_access_to_the_cluster(broker: Broker) -> None:
-    broker.use(CreateDenied({CLUSTER_NAME}))
+    broker.deny_creation(CLUSTER_NAME)
     await broker.join()
     assert len(broker.creation.requested) == 2
 
 
 async def test_topics_that_the_member_may_not_create_are_reported(broker: Broker) -> None:
-    broker.use(CreateDenied({CLUSTER_NAME, "words"}))
+    broker.deny_creation(CLUSTER_NAME, "words")
     detail = last_detail(await broker.join())
     assert detail == f"{MISSING}; Unauthorized to CREATE on topics words."
     assert broker.creation.requested == []
 
 
 async def test_topics_that_may_not_be_described_are_refused(broker: Broker) -> None:
-    broker.denied.add("words")
+    broker.served.denied.add("words")
     response = await broker.join()
     assert (response.error_code, response.error_message) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
@@ -198,7 +166,7 @@ async def test_internal_topics_of_brokers_and_invalid_names_are_refused(broker: 
 
 
 async def test_the_apis_are_unsupported_without_the_feature(broker: Broker) -> None:
-    broker.is_enabled = False
+    broker.served.is_enabled = False
     assert (await broker.join()).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert broker.describe().error_code == ErrorCode.UNSUPPORTED_VERSION
 
@@ -208,7 +176,7 @@ async def test_a_group_with_a_topic_that_the_client_may_not_describe_has_no_topo
     described = broker.describe()
     assert (described.error_code, described.group_state) == (ErrorCode.NONE, "NotReady")
     assert described.authorized_operations != -(2**31)
-    broker.denied.add("counts")
+    broker.served.denied.add("counts")
     hidden = broker.describe()
     assert (hidden.error_code, hidden.topology) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     assert hidden.error_message is not None and hidden.error_message.startswith("The described group uses")

@@ -1,53 +1,39 @@
-"""StreamsGroupHeartbeat: epochs, fencing, topics, assignments, revocation, delays, endpoints, reloads."""
+"""StreamsGroupHeartbeat: epochs, fencing, topics, assignments, revocation, delays, endpoints."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from tests.support.configs import streams_group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
-from tests.support.groups.streams_members import WORD_COUNT, StreamsClient, create_missing, streams_group
-from tidelog.broker.coordinators.groups.classic.member import Client
+from tests.support.groups.streams_members import (
+    STREAMS_CONFIG,
+    WORD_COUNT,
+    StreamsClient,
+    create_missing,
+    streams_coordinator,
+    streams_group,
+)
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.broker.coordinators.groups.streams.member import MemberState
 from tidelog.broker.coordinators.groups.streams.topology_status import HeartbeatStatus
 from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tidelog.protocol.messages.streams_group_heartbeat import (
-    KeyValue,
-    RequestTaskIds,
-    StreamsGroupHeartbeatRequest,
     Subtopology,
-    TaskOffset,
     TopicInfo,
     Topology,
 )
-from tidelog.protocol.steps import run_steps
 
-CONFIG = streams_group_config(
-    group_streams_assignment_interval_ms=0,
-    group_streams_initial_rebalance_delay_ms=0,
-    group_streams_max_size=2,
-)
 SESSION_MS = 45_000
 WORDS, COUNTS = "words", "counts"
-
-
-def new_coordinator(**changes: Any) -> GroupCoordinatorFixture:
-    """Return a coordinator with the topic `lines`, which has two partitions."""
-    fixture = GroupCoordinatorFixture(streams_config=replace(CONFIG, **changes))
-    fixture.add_partitions("lines", 2)
-    return fixture
 
 
 @pytest.fixture
 def coordinator() -> GroupCoordinatorFixture:
     """Return a coordinator that assigns at once."""
-    return new_coordinator()
+    return streams_coordinator()
 
 
 def rejection(
@@ -55,25 +41,6 @@ def rejection(
 ) -> tuple[ErrorCode, str]:
     with pytest.raises(KafkaError) as error:
         member.send(coordinator, epoch)
-    return error.value.code, str(error.value)
-
-
-def refusal(coordinator: GroupCoordinatorFixture, **fields: Any) -> tuple[ErrorCode, str]:
-    """Return the error of a joining request with changed fields."""
-    request = StreamsGroupHeartbeatRequest(
-        group_id="g",
-        member_id="a",
-        rebalance_timeout_ms=1000,
-        topology=WORD_COUNT,
-        process_id="p",
-        active_tasks=(),
-        standby_tasks=(),
-        warmup_tasks=(),
-    )
-    with pytest.raises(KafkaError) as error:
-        coordinator.coordinator.streams.heartbeat(
-            Client("c", "h"), replace(request, **fields), coordinator.now
-        )
     return error.value.code, str(error.value)
 
 
@@ -104,7 +71,7 @@ def test_the_first_member_gets_tasks_when_the_internal_topics_exist(
 
 
 def test_members_wait_for_a_missing_source_topic_and_get_tasks_when_it_exists() -> None:
-    coordinator = GroupCoordinatorFixture(streams_config=CONFIG)
+    coordinator = GroupCoordinatorFixture(streams_config=STREAMS_CONFIG)
     member = StreamsClient("a")
     response = member.heartbeat(coordinator)
     assert member.statuses() == [HeartbeatStatus.MISSING_SOURCE_TOPICS]
@@ -117,7 +84,7 @@ def test_members_wait_for_a_missing_source_topic_and_get_tasks_when_it_exists() 
 
 
 def test_the_initial_delay_collects_members_before_the_first_assignment() -> None:
-    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    coordinator = streams_coordinator(group_streams_initial_rebalance_delay_ms=3000)
     first, second = StreamsClient("a"), StreamsClient("b")
     first.heartbeat(coordinator)
     create_missing(coordinator, first)
@@ -136,7 +103,7 @@ def test_the_initial_delay_collects_members_before_the_first_assignment() -> Non
 
 
 def test_a_group_without_heartbeats_during_the_delay_is_assigned_when_it_ends() -> None:
-    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    coordinator = streams_coordinator(group_streams_initial_rebalance_delay_ms=3000)
     coordinator.add_partitions(WORDS, 2)
     coordinator.add_partitions(COUNTS, 2)
     member = StreamsClient("a")
@@ -147,7 +114,7 @@ def test_a_group_without_heartbeats_during_the_delay_is_assigned_when_it_ends() 
 
 
 def test_a_topology_that_proves_invalid_during_the_delay_does_not_stop_the_deadlines_of_others() -> None:
-    coordinator = new_coordinator(group_streams_initial_rebalance_delay_ms=3000)
+    coordinator = streams_coordinator(group_streams_initial_rebalance_delay_ms=3000)
     # Whether the loop can be resolved is checked when the source topic exists.
     loop = Subtopology(
         subtopology_id="1",
@@ -169,7 +136,7 @@ def test_a_topology_that_proves_invalid_during_the_delay_does_not_stop_the_deadl
 
 
 def test_assignments_are_at_least_an_interval_apart() -> None:
-    coordinator = new_coordinator(group_streams_assignment_interval_ms=1000)
+    coordinator = streams_coordinator(group_streams_assignment_interval_ms=1000)
     first, second = StreamsClient("a"), StreamsClient("b")
     first.heartbeat(coordinator)
     create_missing(coordinator, first)
@@ -218,50 +185,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_back(
     assert coordinator.reload().coordinator._groups.streams.find("g") is None
 
 
-# Checks of requests
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"instance_id": "i"}, "Static membership is not yet supported."),
-        ({"task_offsets": (TaskOffset(),)}, "TaskOffsets are not supported yet."),
-        ({"task_end_offsets": ()}, "TaskEndOffsets are not supported yet."),
-        ({"warmup_tasks": (RequestTaskIds(),)}, "WarmupTasks are not supported yet."),
-        ({"member_id": " "}, "MemberId can't be empty."),
-        ({"rack_id": ""}, "RackId can't be empty."),
-        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
-        ({"active_tasks": (RequestTaskIds(),)}, "ActiveTasks must be empty when (re-)joining."),
-        ({"standby_tasks": None}, "StandbyTasks must be empty when (re-)joining."),
-        ({"topology": None}, "Topology must be non-null when (re-)joining."),
-        ({"member_epoch": -2}, "InstanceId can't be null."),
-        ({"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
-        (
-            {"member_epoch": 1, "topology": None, "standby_tasks": None},
-            "If one task-type is non-null, all must be non-null.",
-        ),
-        ({"member_epoch": 1}, "Topology can only be provided when (re-)joining."),
-        (
-            {"topology": Topology(subtopologies=(Subtopology(source_topic_regex=("a.*",)),))},
-            "Regular expressions for source topics are not supported yet.",
-        ),
-    ],
-)
-def test_invalid_requests_have_kafkas_errors(
-    coordinator: GroupCoordinatorFixture, fields: dict[str, Any], text: str
-) -> None:
-    assert refusal(coordinator, **fields) == (ErrorCode.INVALID_REQUEST, text)
-
-
-def test_a_changelog_topic_must_not_have_a_partition_count(coordinator: GroupCoordinatorFixture) -> None:
-    topic = TopicInfo(name="changelog", partitions=3)
-    topology = Topology(
-        subtopologies=(Subtopology(source_topics=("lines",), state_changelog_topics=(topic,)),)
-    )
-    assert refusal(coordinator, topology=topology) == (
-        ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        "Changelog topic changelog must have an undefined partition count, but it is set to 3.",
-    )
+# Owned tasks
 
 
 def test_a_member_must_not_own_tasks_that_do_not_exist(coordinator: GroupCoordinatorFixture) -> None:
@@ -481,104 +405,7 @@ def test_members_learn_the_partitions_of_all_endpoints(coordinator: GroupCoordin
 
 
 def test_an_endpoint_without_tasks_is_reported_while_topics_are_missing() -> None:
-    coordinator = GroupCoordinatorFixture(streams_config=CONFIG)
+    coordinator = GroupCoordinatorFixture(streams_config=STREAMS_CONFIG)
     response = StreamsClient("a", endpoint=("left", 1)).heartbeat(coordinator)
     assert response.partitions_by_user_endpoint is not None
     assert response.partitions_by_user_endpoint[0].active_partitions == ()
-
-
-# Records, offsets, administration
-
-
-def test_a_reloaded_coordinator_continues_with_the_group(coordinator: GroupCoordinatorFixture) -> None:
-    member = StreamsClient("a", endpoint=("left", 1))
-    member.join_with_topics(coordinator)
-    group = streams_group(coordinator)
-    moved = coordinator.reload()
-    loaded = streams_group(moved)
-    assert loaded.members == group.members
-    assert loaded.target == group.target
-    assert loaded.topology == group.topology
-    assert (loaded.epochs.group_epoch, loaded.epochs.metadata_hash, loaded.epochs.assignment_epoch) == (
-        group.epochs.group_epoch,
-        group.epochs.metadata_hash,
-        group.epochs.assignment_epoch,
-    )
-    assert loaded.validated_topology_epoch == group.validated_topology_epoch
-    assert loaded.memory.used_bytes == group.memory.used_bytes
-    member.heartbeat(moved)
-    assert (member.epoch, len(member.active)) == (group.epochs.group_epoch, 4), "no new epoch"
-
-
-def test_a_group_without_members_is_deleted_with_its_records(coordinator: GroupCoordinatorFixture) -> None:
-    member = StreamsClient("a")
-    member.join_with_topics(coordinator)
-    administration = coordinator.coordinator.administration
-    [result] = administration.delete_groups(["g"]).reply
-    assert result.error_code == ErrorCode.NON_EMPTY_GROUP
-    member.leave(coordinator)
-    assert coordinator.finish(administration.delete_groups(["g"]))[0].error_code == ErrorCode.NONE
-    assert coordinator.coordinator._groups.streams.find("g") is None
-    assert coordinator.coordinator.member_memory.used_bytes == 0
-    last = dict(coordinator.log)
-    assert all(value is None for value in last.values()), "every key has a tombstone"
-
-
-def test_groups_are_listed_and_described(coordinator: GroupCoordinatorFixture) -> None:
-    StreamsClient("a").heartbeat(coordinator)
-    administration = coordinator.coordinator.administration
-    [listed] = run_steps(administration.list_groups(frozenset({"not_ready"}), frozenset({"streams"})))
-    assert (listed.group_type, listed.protocol_type, listed.group_state) == ("streams", "streams", "NotReady")
-    assert run_steps(administration.list_groups(frozenset({"stable"}), frozenset())) == []
-    described = run_steps(coordinator.coordinator.streams.describe("g"))
-    assert described.topology is not None and described.topology.subtopologies is not None
-    words = described.topology.subtopologies[1].repartition_source_topics[0]
-    assert (words.name, words.partitions) == (WORDS, 0)
-    coordinator.add_partitions(WORDS, 2)
-    coordinator.add_partitions(COUNTS, 2)
-    StreamsClient("a", epoch=2).heartbeat(coordinator)
-    described = run_steps(coordinator.coordinator.streams.describe("g"))
-    assert described.topology is not None and described.topology.subtopologies is not None
-    changelog = described.topology.subtopologies[1].state_changelog_topics[0]
-    assert (changelog.name, changelog.partitions) == (COUNTS, 2)
-    assert changelog.topic_configs[0].key == KeyValue(key="cleanup.policy").key
-    [member] = described.members
-    assert [(tasks.subtopology_id, tasks.partitions) for tasks in member.assignment.active_tasks] == [
-        ("0", (0, 1)),
-        ("1", (0, 1)),
-    ]
-    assert administration.describe_group("g", 6).error_message == "Group g is not a classic group."
-    other = run_steps(coordinator.coordinator.streams.describe("other"))
-    assert (other.error_code, other.error_message) == (
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        "Group other not found.",
-    )
-
-
-def test_offsets_of_an_empty_group_expire_and_then_the_group(coordinator: GroupCoordinatorFixture) -> None:
-    member = StreamsClient("a")
-    member.join_with_topics(coordinator)
-    coordinator.commit({("lines", 0): 5}, member_id="a", generation=member.epoch)
-    for _ in range(2):
-        coordinator.now_ms += coordinator.config.offsets_retention_ms
-        for writes in coordinator.coordinator.expiration.expire(coordinator.now):
-            coordinator.perform(writes)
-        if streams_group(coordinator).members:
-            assert coordinator.coordinator.committed_offsets.size == 1, "members still read the topic"
-            member.leave(coordinator)
-            for writes in coordinator.coordinator.expiration.expire(coordinator.now):
-                coordinator.perform(writes)
-            break
-    assert coordinator.coordinator.committed_offsets.size == 0
-    assert coordinator.coordinator._groups.streams.find("g") is None
-
-
-def test_members_with_another_epoch_may_not_fetch_offsets(coordinator: GroupCoordinatorFixture) -> None:
-    member = StreamsClient("a")
-    member.join_with_topics(coordinator)
-    fetch = coordinator.coordinator.offset_fetch
-    fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id="a", member_epoch=member.epoch))
-    fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1))
-    with pytest.raises(KafkaError) as error:
-        fetch.check_sender(OffsetFetchRequestGroup(group_id="g", member_id="a", member_epoch=1))
-    assert error.value.code is ErrorCode.STALE_MEMBER_EPOCH
