@@ -125,7 +125,7 @@ class Group:
         self.leader_id = self.leader_id or member.member_id
         self.remove_pending(member.member_id)
         self.members[member.member_id] = member
-        self._protocols.add(member)
+        self._protocols.add(member.protocol_names())
         self.memory.grow(size_of(member))
 
     def add_pending(self, member_id: str) -> None:
@@ -148,7 +148,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.awaiting_join is None and member.awaiting_sync is None, member_id
-            self._protocols.remove(member)
+            self._protocols.remove(member.protocol_names())
             self.memory.grow(-size_of(member))
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
@@ -178,11 +178,11 @@ class Group:
         session_timeout_ms: int,
     ) -> None:
         """Set the protocols and timeouts of a member."""
-        self._protocols.remove(member)
+        self._protocols.remove(member.protocol_names())
         before = size_of(member)
         member.update(protocols, rebalance_timeout_ms, session_timeout_ms)
         self.memory.grow(size_of(member) - before)
-        self._protocols.add(member)
+        self._protocols.add(member.protocol_names())
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """Return the member that sends a request. Raise FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""

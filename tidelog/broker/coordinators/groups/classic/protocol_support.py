@@ -17,13 +17,13 @@ class ProtocolSupport:
     def __init__(self) -> None:
         self._member_counts: Counter[str] = Counter()
 
-    def add(self, member: Member) -> None:
+    def add(self, names: frozenset[str]) -> None:
         """Count the protocols of a member."""
-        self._member_counts.update(member.protocol_names())
+        self._member_counts.update(names)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, names: frozenset[str]) -> None:
         """Stop counting the protocols of a member."""
-        for name in member.protocol_names():
+        for name in names:
             self._member_counts[name] -= 1
             if self._member_counts[name] == 0:
                 del self._member_counts[name]

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import Final
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
-from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
+from tidelog.broker.coordinators.groups.classic.protocol_support import ProtocolSupport
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.member_size import size_of, size_of_topics
+from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED, PartitionEpochs
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression, Subscriptions
 from tidelog.broker.coordinators.groups.epochs import GroupEpochs
 from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions, existing_member
-
-logger = logging.getLogger(__name__)
-
-NOT_OWNED: Final = -1
-"""The partition epoch of a partition that no member owns."""
 
 
 class ConsumerGroupState(Enum):
@@ -37,11 +32,7 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """The state of one group.
-
-    Invariant: a partition has an epoch in `_partition_epochs` while a member owns it or has not revoked it
-    yet, and then no other member gets it.
-    """
+    """The state of one group."""
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
@@ -52,11 +43,11 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.target: dict[str, TargetPartitions] = {}
         self.target_owners: dict[UUID, dict[int, str]] = {}
-        self.classic_protocols: Counter[str] = Counter()
+        self.partition_epochs = PartitionEpochs(group_id)
         self.classic_member_count = 0
         self.has_partition_metadata_record = False
         self._assignors: Counter[str] = Counter()
-        self._partition_epochs: dict[UUID, dict[int, int]] = {}
+        self._classic_protocols = ProtocolSupport()
 
     # State
 
@@ -98,9 +89,8 @@ class ConsumerGroup:
         self.members[member.member_id] = member
         self._count(old, member)
         if old is not None:
-            self._release(old)
-        self._own(member.assigned, member.member_epoch)
-        self._own(member.pending_revocation, member.member_epoch)
+            self.partition_epochs.remove(old)
+        self.partition_epochs.add(member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -110,7 +100,7 @@ class ConsumerGroup:
         if member is None:
             return
         self._count(member, None)
-        self._release(member)
+        self.partition_epochs.remove(member)
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
@@ -118,15 +108,14 @@ class ConsumerGroup:
     def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         self.subscriptions.replace(old, new)
         self._assignors = _counted_assignors(self._assignors, old, new)
-        for member, change in ((old, -1), (new, 1)):
-            if member is not None:
-                self.memory.grow(change * size_of(member))
-            if member is not None and member.classic is not None:
-                self.classic_member_count += change
-                for protocol in member.classic.supported_protocols:
-                    self.classic_protocols[protocol.name] += change
-                    if not self.classic_protocols[protocol.name]:
-                        del self.classic_protocols[protocol.name]
+        if old is not None:
+            self.memory.grow(-size_of(old))
+            self.classic_member_count -= old.uses_classic_protocol
+            self._classic_protocols.remove(old.classic_protocols)
+        if new is not None:
+            self.memory.grow(size_of(new))
+            self.classic_member_count += new.uses_classic_protocol
+            self._classic_protocols.add(new.classic_protocols)
 
     def resolve(self, expression: str, resolved: ResolvedExpression | None) -> None:
         """Set the topics that match an expression; None deletes it."""
@@ -134,36 +123,6 @@ class ConsumerGroup:
             if each is not None:
                 self.memory.grow(change * size_of_topics(each.topics))
         self.subscriptions.resolve(expression, resolved)
-
-    # Epochs of partitions
-
-    def partition_epoch(self, topic_id: UUID, partition: int) -> int:
-        """Return the epoch of the member that owns a partition; NOT_OWNED if none does."""
-        return self._partition_epochs.get(topic_id, {}).get(partition, NOT_OWNED)
-
-    def _own(self, assigned: AssignedPartitions, epoch: int) -> None:
-        for topic_id, partitions in assigned.items():
-            epochs = self._partition_epochs.setdefault(topic_id, {})
-            for partition in partitions:
-                owned_at = epochs.get(partition)
-                if owned_at is None or owned_at < epoch:
-                    epochs[partition] = epoch
-                else:
-                    text = "Group %s: partition %s-%d is assigned at epoch %d and still owned at epoch %d"
-                    logger.error(text, self.group_id, topic_id, partition, epoch, owned_at)
-
-    def _release(self, member: ConsumerMember) -> None:
-        """Remove the epochs of a member's partitions, except those that another member owns now."""
-        for assigned in (member.assigned, member.pending_revocation):
-            for topic_id, partitions in assigned.items():
-                epochs = self._partition_epochs.get(topic_id)
-                if epochs is None:
-                    continue
-                for partition in partitions:
-                    if epochs.get(partition) == member.member_epoch:
-                        del epochs[partition]
-                if not epochs:
-                    del self._partition_epochs[topic_id]
 
     # Target assignment
 
@@ -201,7 +160,7 @@ class ConsumerGroup:
         """Return whether all members that use the classic protocol support one of `names`."""
         if not self.members:
             return bool(names)
-        return any(self.classic_protocols[name] == self.classic_member_count for name in names)
+        return self._classic_protocols.includes_common(names, self.classic_member_count)
 
     def all_use_classic_protocol_without(self, leaving: Mapping[str, ConsumerMember]) -> bool:
         """Return whether all members except `leaving` use the classic protocol."""
@@ -212,7 +171,7 @@ class ConsumerGroup:
         """Return whether a partition of a member's target is still owned by another member."""
         return member.state is MemberState.UNRELEASED_PARTITIONS and any(
             index not in member.assigned.get(topic_id, {})
-            and self.partition_epoch(topic_id, index) != NOT_OWNED
+            and self.partition_epochs.of(topic_id, index) != NOT_OWNED
             for topic_id, indexes in self.target_of(member.member_id).items()
             for index in indexes
         )

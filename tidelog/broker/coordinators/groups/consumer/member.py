@@ -70,6 +70,12 @@ class ConsumerMember:
     classic: ClassicMemberMetadata | None = None
 
     @property
+    def classic_protocols(self) -> frozenset[str]:
+        """The names of the classic protocols that the member supports."""
+        protocols = () if self.classic is None else self.classic.supported_protocols
+        return frozenset(protocol.name for protocol in protocols)
+
+    @property
     def uses_classic_protocol(self) -> bool:
         """Whether the member sends JoinGroup, SyncGroup and Heartbeat."""
         return self.classic is not None

@@ -133,7 +133,7 @@ class MembershipUpdate:
             target_epoch=target.epoch,
             target=target.partitions,
             subscribed=self._topics.ids_of(subscribed.change.subscriptions.topics_of(member)),
-            partition_epoch=group.partition_epoch,
+            partition_epoch=group.partition_epochs.of,
             owned=owned,
             subscription_changed=subscribed.has_changed,
         )

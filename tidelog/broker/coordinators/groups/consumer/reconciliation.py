@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.consumer.group import NOT_OWNED
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
+from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED
 from tidelog.broker.coordinators.groups.members import TargetPartitions
 from tidelog.protocol.errors import ErrorCode, KafkaError
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.broker.coordinators.groups.consumer.group import NOT_OWNED
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
+from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED
 from tidelog.broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
