@@ -88,10 +88,7 @@ def _console_consumer(arguments: Sequence[str]) -> list[str]:
     starts = {"earliest": "beginning", "latest": "end"}
     start = "beginning" if options.from_beginning else starts.get(options.offset, options.offset)
     command += ["--offset", start]
-    properties = _properties(options.property)
-    if properties.get("print.key") == "true":
-        separator = properties.get("key.separator", TAB)
-        command += ["--format", f"%k{separator}%s\\n"]
+    command += _format(options.property)
     for text in options.consumer_property:
         command += ["-X", text]
     command += _option("--isolation", options.isolation_level)
@@ -100,17 +97,96 @@ def _console_consumer(arguments: Sequence[str]) -> list[str]:
     return command
 
 
+def _console_share_consumer(arguments: Sequence[str]) -> list[str]:
+    parser = _parser("kafka-console-share-consumer")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group", default="console-share-consumer")
+    parser.add_argument("--consumer.config", dest="command_config")
+    parser.add_argument("--property", "--formatter-property", action="append", default=[])
+    parser.add_argument("--consumer-property", "--command-property", action="append", default=[])
+    for option in ("--max-messages", "--timeout-ms"):
+        parser.add_argument(option)
+    options = parser.parse_args(arguments)
+    command = ["consume", options.topic, *_connection(options), "--share", options.group]
+    command += _format(options.property)
+    for text in options.consumer_property:
+        command += ["-X", text]
+    for name in ("max_messages", "timeout_ms"):
+        command += _option(f"--{name.replace('_', '-')}", getattr(options, name))
+    return command
+
+
 def _consumer_groups(arguments: Sequence[str]) -> list[str]:
-    parser = _parser("kafka-consumer-groups")
-    _add_actions(parser, "list", "describe", "delete", "reset-offsets")
+    return _groups("kafka-consumer-groups", "group", arguments)
+
+
+def _share_groups(arguments: Sequence[str]) -> list[str]:
+    return _groups("kafka-share-groups", "share-group", arguments)
+
+
+def _streams_groups(arguments: Sequence[str]) -> list[str]:
+    return _groups("kafka-streams-groups", "streams-group", arguments)
+
+
+def _groups(tool: str, command: str, arguments: Sequence[str]) -> list[str]:
+    """Translate a tool for the groups of one type; options that both have are not changed."""
+    parser = _parser(tool)
+    actions = ["list", "describe", "delete", "reset-offsets"]
+    _add_actions(parser, *actions, *([] if command == "group" else ["delete-offsets"]))
     parser.add_argument("--group", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--state", nargs="?", const="")
+    parser.add_argument("--topic", "--input-topic", action="append", default=[])
+    for option in ("--members", "--offsets", "--verbose", "--dry-run"):
+        parser.add_argument(option, action="store_true")
     options, others = parser.parse_known_args(arguments)
-    if options.action == "list":
-        return ["group", "list", "--names", *_connection(options), *others]
+    action, connection = options.action, _connection(options)
+    if action == "list":
+        # As in Kafka, states are shown if any --state is given; without it, names only.
+        states = [word for state in (options.state or "").split(",") if state for word in ("--state", state)]
+        return [
+            command,
+            "list",
+            *(states if options.state is not None else ["--names"]),
+            *connection,
+            *others,
+        ]
     if not options.group:
-        parser.error(f"--{options.action} needs --group")
-    return ["group", options.action, *options.group, *_connection(options), *others]
+        parser.error(f"--{action} needs --group")
+    if (
+        command == "share-group"
+        and action == "describe"
+        and not (options.members or options.state is not None)
+    ):
+        if len(options.group) > 1:
+            parser.error("--describe of offsets needs one --group")
+        action = "offsets"
+    topics = options.topic
+    if action != "delete-offsets":
+        topics = [word for topic in topics for word in ("--topic", topic)]
+    return [command, action, *options.group, *topics, *connection, *others]
+
+
+def _client_metrics(arguments: Sequence[str]) -> list[str]:
+    parser = _parser("kafka-client-metrics")
+    _add_actions(parser, "list", "describe", "alter", "delete")
+    parser.add_argument("--name")
+    values = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
+    for option in values:
+        parser.add_argument(f"--{option}")
+    options = parser.parse_args(arguments)
+    if options.action == "list":
+        return ["config", "list", "client-metrics", *_connection(options)]
+    if options.name is None:
+        parser.error(f"--{options.action} needs --name")
+    command = ["client-metrics", options.name, *_connection(options)]
+    if options.action == "describe":
+        return ["config", "describe", *command]
+    for option, key in values.items():
+        value = "" if options.action == "delete" else getattr(options, option)
+        if value is not None:
+            # As in Kafka, an empty value resets the key.
+            command += [f"{key}={value}"] if value else ["--delete", key]
+    return ["config", "set", *command]
 
 
 def _broker_api_versions(arguments: Sequence[str]) -> list[str]:
@@ -121,7 +197,11 @@ TOOLS: Final[dict[str, Callable[[Sequence[str]], list[str]]]] = {
     "kafka-topics": _topics,
     "kafka-console-producer": _console_producer,
     "kafka-console-consumer": _console_consumer,
+    "kafka-console-share-consumer": _console_share_consumer,
     "kafka-consumer-groups": _consumer_groups,
+    "kafka-share-groups": _share_groups,
+    "kafka-streams-groups": _streams_groups,
+    "kafka-client-metrics": _client_metrics,
     "kafka-broker-api-versions": _broker_api_versions,
 }
 
@@ -148,6 +228,14 @@ def _connection(options: Options) -> list[str]:
 
 def _option(name: str, value: str | None) -> list[str]:
     return [] if value is None else [name, value]
+
+
+def _format(property_texts: Sequence[str]) -> list[str]:
+    """Return the option that prints keys, if the properties of the formatter request them."""
+    properties = _properties(property_texts)
+    if properties.get("print.key") != "true":
+        return []
+    return ["--format", f"%k{properties.get('key.separator', TAB)}%s\\n"]
 
 
 def _properties(texts: Sequence[str]) -> dict[str, str]:

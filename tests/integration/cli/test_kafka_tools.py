@@ -58,6 +58,23 @@ def test_a_consumer_stops_when_no_record_arrives(run: Callable[..., str]) -> Non
     assert read == "one\n"
 
 
+def test_the_tools_of_share_groups_streams_groups_and_client_metrics_run(run: Callable[..., str]) -> None:
+    run("kafka-topics", "--create", "--topic", "jobs")
+    run("kafka-console-share-consumer", "--topic", "jobs", "--group", "workers", "--timeout-ms", "500")
+    assert run("kafka-share-groups", "--list") == "workers\n"
+    assert "jobs" in run("kafka-share-groups", "--describe", "--group", "workers")
+    assert "Empty" in run("kafka-share-groups", "--describe", "--group", "workers", "--state")
+    run("kafka-share-groups", "--delete-offsets", "--group", "workers", "--topic", "jobs")
+    run("kafka-share-groups", "--delete", "--group", "workers")
+    assert run("kafka-share-groups", "--list") == run("kafka-streams-groups", "--list") == ""
+    name = ("--name", "everything")
+    run("kafka-client-metrics", "--alter", *name, "--metrics", "*", "--interval", "5000")
+    assert "everything" in run("kafka-client-metrics", "--list")
+    assert "5000" in run("kafka-client-metrics", "--describe", *name)
+    run("kafka-client-metrics", "--delete", *name)
+    assert "everything" not in run("kafka-client-metrics", "--list")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
