@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.broker.coordinators.groups.administration import Administration
 from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
@@ -36,6 +36,7 @@ from tidelog.broker.coordinators.groups.offset_fetch import OffsetFetch
 from tidelog.broker.coordinators.groups.offset_store import OffsetStore, OffsetTable
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.rebalance_counts import RebalanceCounts
 from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CoordinatorRecord,
@@ -43,6 +44,7 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     OffsetCommitRecord,
 )
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
+from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig, ShareGroupSettings
 from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
@@ -68,6 +70,13 @@ DEADLINES_PER_TICK_MAX: Final = 1_000
 """Further expired deadlines are handled in the next tick, so that the event loop is not blocked."""
 
 
+class NodeTotals(NamedTuple):
+    """What all partitions of a node count together."""
+
+    member_memory: MemberMemory
+    rebalances: RebalanceCounts
+
+
 class GroupCoordinator:
     """The groups and the offsets of one partition; its commands are in the parts with public names."""
 
@@ -79,16 +88,18 @@ class GroupCoordinator:
         new_suffix: Callable[[], str],
         share_config: Callable[[], ShareGroupConfig],
         streams_config: Callable[[], StreamsGroupConfig],
-        memory: MemberMemory | None = None,
+        totals: NodeTotals | None = None,
     ) -> None:
-        """`new_suffix` makes member ids unique. All partitions of a node share `memory`."""
+        """`new_suffix` makes member ids unique. All partitions of a node share `totals`."""
         self._config = config
         self._is_loading = True
         self._loaded_records: dict[str, GroupMetadataValue] = {}
         """The last record of each classic group in the log; only while it is loaded."""
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(self._deadlines, config)
-        self.member_memory = MemberMemory(config.group_max_member_bytes) if memory is None else memory
+        self.member_memory, self.rebalances = totals or NodeTotals(
+            MemberMemory(config.group_max_member_bytes), RebalanceCounts()
+        )
         self._groups = GroupRegistry(self._rebalance, self.member_memory)
         self._offsets = OffsetStore()
         settings, topics, timers = (
@@ -133,7 +144,14 @@ class GroupCoordinator:
             self._offsets.replay(record, record_offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
             self._replay_group(record)
-        elif isinstance(record, ConsumerGroupRecord):
+        else:
+            self._replay_typed(record)
+            if not self._is_loading:
+                self.rebalances.add(record)
+
+    def _replay_typed(self, record: ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord) -> None:
+        """Apply the record of a group whose partitions the coordinator assigns."""
+        if isinstance(record, ConsumerGroupRecord):
             self.consumers.replay(record)
         elif isinstance(record, ShareGroupRecord):
             self.shares.replay(record)

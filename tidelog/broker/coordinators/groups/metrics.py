@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey
+from tidelog.broker.coordinators.groups.rebalance_counts import CONSUMER, SHARE, STREAMS, RebalanceCounts
 from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
@@ -69,6 +70,17 @@ def report_consumer_groups(
     metrics.gauge(prefix + "consumer_groups", "Consumer groups by state.", by_state, ("state",))
     metrics.gauge(prefix + "share_groups", "Share groups by state.", of_share_groups, ("state",))
     metrics.gauge(prefix + "streams_groups", "Streams groups by state.", of_streams_groups, ("state",))
+
+
+def report_rebalances(metrics: BrokerMetrics, rebalances: RebalanceCounts) -> None:
+    """Register the number of rebalances of the groups of each of the new protocols."""
+
+    def total_of(group_type: str) -> Callable[[], Reading]:
+        return lambda: rebalances.total(group_type)
+
+    for group_type in (CONSUMER, SHARE, STREAMS):
+        name = f"kafka_server_group_coordinator_metrics_{group_type}_group_rebalance"
+        metrics.counter(name, f"Rebalances of {group_type} groups of this coordinator.", total_of(group_type))
 
 
 def report_lags(

@@ -25,10 +25,11 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
-from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator, NodeTotals
 from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
+from tidelog.broker.coordinators.groups.rebalance_counts import RebalanceCounts
 from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.services.consumer_groups import ConsumerGroupService
 from tidelog.broker.coordinators.groups.services.offset_commits import OffsetCommitService
@@ -74,6 +75,8 @@ class GroupService:
         self._slices = ports.slices
         self._timer = ports.timer
         self.member_memory = MemberMemory(config.group_max_member_bytes)
+        self.rebalances = RebalanceCounts()
+        totals = NodeTotals(self.member_memory, self.rebalances)
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
             lambda _: GroupCoordinator(
@@ -83,7 +86,7 @@ class GroupService:
                 ports.new_suffix,
                 ports.share_config,
                 ports.streams_config,
-                self.member_memory,
+                totals,
             ),
             RecordFormat(encode_record, replay_batches, size_bytes_min),
             ShardPorts(ports.log, ports.timer, ports.clock),

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.forwarding import Forwarder
-from tidelog.broker.coordinators.groups.metrics import report_consumer_groups, report_groups, report_lags
+from tidelog.broker.coordinators.groups.metrics import (
+    report_consumer_groups,
+    report_groups,
+    report_lags,
+    report_rebalances,
+)
 from tidelog.broker.coordinators.share.metrics import report_share_coordinator
 from tidelog.broker.coordinators.transactions.metrics import report_transactions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -123,6 +128,7 @@ def report_serving(
         groups.share_groups.state_counts,
         groups.streams_groups.state_counts,
     )
+    report_rebalances(metrics, groups.rebalances)
     report_share_delivery(metrics, services.share_sessions, services.share_partitions)
     report_share_coordinator(metrics, services.share_coordinator.state_count)
     report_lags(

@@ -56,6 +56,8 @@ def test_groups_are_counted_by_their_protocol() -> None:
         assert f'{prefix}groups{{protocol="consumer"}} 1.0' in text
         assert f'{prefix}groups{{protocol="classic"}} 0.0' in text
         assert f'{prefix}consumer_groups{{state="stable"}} 1.0' in text
+        assert f"{prefix}consumer_group_rebalance_total 1.0" in text
+        assert f"{prefix}streams_group_rebalance_total 0.0" in text
 
 
 def lags(metrics: BrokerMetrics) -> dict[str, float]:

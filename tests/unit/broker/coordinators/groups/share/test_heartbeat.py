@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from tests.support.configs import share_group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
-from tidelog.broker.coordinators.groups.classic.member import Client
+from tests.support.groups.share_members import ShareClient, initialize
 from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
-from tidelog.broker.coordinators.share.persister import InitialState
 from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from tidelog.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
 from tidelog.protocol.steps import run_steps
 
 CONFIG = share_group_config(group_share_assignment_interval_ms=0, group_share_max_size=2)
@@ -34,50 +27,6 @@ def coordinator() -> GroupCoordinatorFixture:
     fixture.add_partitions("t", 4)
     fixture.add_partitions("u", 1)
     return fixture
-
-
-@dataclass
-class ShareClient:
-    """One member as its client knows it. `to_initialize` are the states of its last heartbeat."""
-
-    member_id: str
-    topics: tuple[str, ...] = ("t",)
-    epoch: int = 0
-    partitions: list[int] = field(default_factory=list)
-    to_initialize: list[InitialState] = field(default_factory=list)
-
-    def heartbeat(
-        self, coordinator: GroupCoordinatorFixture, epoch: int | None = None, *, is_full: bool = False
-    ) -> ShareGroupHeartbeatResponse:
-        sent_epoch = self.epoch if epoch is None else epoch
-        request = ShareGroupHeartbeatRequest(
-            group_id="g",
-            member_id=self.member_id,
-            member_epoch=sent_epoch,
-            subscribed_topic_names=self.topics if is_full or sent_epoch == 0 else None,
-        )
-        outcome = coordinator.coordinator.shares.heartbeat(Client("c", "h"), request, coordinator.now)
-        response, self.to_initialize = coordinator.finish(outcome)
-        self.epoch = response.member_epoch
-        if response.assignment is not None:
-            topics = response.assignment.topic_partitions
-            self.partitions = sorted(index for topic in topics for index in topic.partitions)
-        return response
-
-    def join_and_initialize(self, coordinator: GroupCoordinatorFixture) -> None:
-        """Join, initialize the states, and get the assignment of the initialized partitions."""
-        self.heartbeat(coordinator)
-        initialize(coordinator, self.to_initialize)
-        self.heartbeat(coordinator)
-
-
-def initialize(
-    coordinator: GroupCoordinatorFixture, states: Iterable[InitialState], failed: Iterable[InitialState] = ()
-) -> None:
-    writes = coordinator.coordinator.shares.offsets.on_initialized(
-        "g", [each.share_partition for each in states], [each.share_partition for each in failed]
-    )
-    coordinator.perform(writes)
 
 
 def group_of(coordinator: GroupCoordinatorFixture) -> ShareGroup:
