@@ -1,7 +1,8 @@
 """The deadlines of the groups of one partition: sessions, joins, syncs and revocations.
 
 Every heartbeat moves its member's deadline, so moving a deadline later costs one dictionary write: the old
-heap entry stays and is corrected when it becomes the first.
+heap entry stays and is corrected at its time. A deadline that has moved often costs one correction, not one
+for each heartbeat.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 _SPARE_ENTRIES: Final = 64
+CORRECTIONS_MAX: Final = 1_000
+"""The heap entries that one call corrects, so that thousands of members do not block the event loop."""
 
 
 class DeadlineKind(Enum):
@@ -81,18 +84,29 @@ class Deadlines:
         self._deadlines.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline; None if there is none."""
-        self._correct_first()
-        return self._heap[0][0] if self._heap else None
+        """Return a time before which no deadline expires; None if there is no deadline."""
+        return self._heap[0][0] if self._deadlines else None
 
     def pop_expired(self, now_ms: int) -> DeadlineKey | None:
-        """Remove and return the earliest deadline that has expired; None if none has."""
-        self._correct_first()
-        if not self._heap or self._heap[0][0] > now_ms:
-            return None
-        _, _, key = heapq.heappop(self._heap)
-        del self._first_entry[key], self._deadlines[key]
-        return key
+        """Remove and return the earliest deadline that has expired.
+
+        None: none has, or `CORRECTIONS_MAX` entries were outdated; then `next_deadline_ms` is not later than
+        `now_ms`.
+        """
+        for _ in range(CORRECTIONS_MAX):
+            if not self._heap or self._heap[0][0] > now_ms:
+                return None
+            entry_ms, _, key = heapq.heappop(self._heap)
+            if self._first_entry.get(key) != entry_ms:
+                continue
+            del self._first_entry[key]
+            deadline_ms = self._deadlines.get(key)
+            if deadline_ms == entry_ms:
+                del self._deadlines[key]
+                return key
+            if deadline_ms is not None:
+                self._push(key, deadline_ms)
+        return None
 
     def clear(self) -> None:
         """Remove all deadlines."""
@@ -114,17 +128,3 @@ class Deadlines:
         self._heap = [(deadline_ms, index, key) for index, (key, deadline_ms) in entries]
         heapq.heapify(self._heap)
         self._sequence += len(self._heap)
-
-    def _correct_first(self) -> None:
-        """Make the first heap entry a valid one: drop outdated entries and push moved deadlines again."""
-        while self._heap:
-            entry_ms, _, key = self._heap[0]
-            deadline_ms = self._deadlines.get(key)
-            if deadline_ms == entry_ms and self._first_entry[key] == entry_ms:
-                return
-            heapq.heappop(self._heap)
-            if self._first_entry.get(key) != entry_ms:
-                continue
-            del self._first_entry[key]
-            if deadline_ms is not None:
-                self._push(key, deadline_ms)

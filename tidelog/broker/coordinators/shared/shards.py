@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Final, Generic, TypeVar
 
 from tidelog.broker.coordinators.shared.append_batch import CompletionCallback
@@ -211,6 +211,21 @@ class Shards(Generic[CoordinatorT]):
         )
         _check(error, shard.partition)
 
+    def respond_after(self, shard: Shard[CoordinatorT], writes: Writes[Any], reply: R) -> R | Awaitable[R]:
+        """Append and replay now. Return `reply`, or an awaitable of it if records must be committed before.
+
+        A command without records, such as nearly every heartbeat, needs no task. The awaitable raises
+        KafkaError with the error of the reply.
+        """
+        if writes.records:
+            return self._reply_after(shard.partition, self.begin_write(shard, writes), reply)
+        shard.schedule_tick()
+        return reply
+
+    async def _reply_after(self, partition: int, result: asyncio.Future[ErrorCode], reply: R) -> R:
+        _check(await _result_within(result, self._commit_timeout_ms), partition)
+        return reply
+
     async def write_batched(
         self, shard: Shard[CoordinatorT], command: Callable[[CoordinatorT], Outcome[R]], key: Hashable
     ) -> R:
@@ -263,7 +278,11 @@ def _setter(result: asyncio.Future[ErrorCode]) -> CompletionCallback:
 
 async def write_and_wait(write: Callable[[CompletionCallback], None], timeout_ms: int) -> ErrorCode:
     """Call `write` and return the result of the commit, or REQUEST_TIMED_OUT after `timeout_ms`."""
-    result = _begin(write)
+    return await _result_within(_begin(write), timeout_ms)
+
+
+async def _result_within(result: asyncio.Future[ErrorCode], timeout_ms: int) -> ErrorCode:
+    """Return the result of a commit, or REQUEST_TIMED_OUT after `timeout_ms`."""
     try:
         if not result.done():
             async with asyncio.timeout(timeout_ms / 1000):

@@ -32,7 +32,8 @@ class Broker:
     async def heartbeat(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         values = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 1, "topic_partitions": ()}
         request = ConsumerGroupHeartbeatRequest(**{**values, **fields})
-        response = await self._heartbeat.handle(self.served.context(68, 1), request)
+        result = self._heartbeat.handle(self.served.context(68, 1), request)
+        response = result if isinstance(result, ConsumerGroupHeartbeatResponse) else await result
         await loop_iterations(20)
         return response
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
+from tidelog.broker.coordinators.groups.deadlines import (
+    CORRECTIONS_MAX,
+    DeadlineKey,
+    DeadlineKind,
+    Deadlines,
+)
 
 KEYS = [DeadlineKey(DeadlineKind.SESSION, "g", str(index)) for index in range(5)]
 
@@ -40,8 +45,34 @@ def test_deadlines_expire_in_order_after_changes(
             else:
                 assert due[popped] == min(due.values())
                 del model[popped]
-        assert deadlines.next_deadline_ms() == min(model.values(), default=None)
+        first_ms = deadlines.next_deadline_ms()
+        assert (first_ms is None) == (not model)
+        assert first_ms is None or first_ms <= min(model.values())
         assert len(deadlines) == len(model)
+
+
+def test_a_deadline_that_moves_with_each_heartbeat_is_corrected_once_at_its_first_time() -> None:
+    deadlines, (key, *_) = Deadlines(), KEYS
+    for time_ms in range(1_000):
+        deadlines.set(key, 45_000 + time_ms)
+    assert (deadlines.next_deadline_ms(), len(deadlines._heap)) == (45_000, 1)
+    assert deadlines.pop_expired(45_000) is None
+    assert deadlines.next_deadline_ms() == 45_999
+    assert deadlines.pop_expired(45_999) == key
+
+
+def test_many_moved_deadlines_are_corrected_in_several_calls() -> None:
+    deadlines, count = Deadlines(), 3 * CORRECTIONS_MAX
+    for index in range(count):
+        key = DeadlineKey(DeadlineKind.SESSION, "g", str(index))
+        deadlines.set(key, 100)
+        deadlines.set(key, 200)
+    calls = 0
+    while deadlines.next_deadline_ms() == 100:
+        assert deadlines.pop_expired(150) is None
+        calls += 1
+    assert calls == 3
+    assert deadlines.next_deadline_ms() == 200 and len(deadlines) == count
 
 
 def test_added_and_removed_members_do_not_fill_the_heap() -> None:

@@ -73,6 +73,8 @@ class ConsumerGroupSettings:
     def __init__(self, config: Callable[[], ConsumerGroupConfig], image: Callable[[], MetadataImage]) -> None:
         self._config = config
         self._image = image
+        self._cached: tuple[ConsumerGroupConfig, GroupSettings] | None = None
+        """The config of the broker, and the settings of groups without configs of their own."""
 
     @property
     def broker(self) -> ConsumerGroupConfig:
@@ -86,8 +88,18 @@ class ConsumerGroupSettings:
 
     def of_group(self, group_id: str) -> GroupSettings:
         """Return the settings of a group. A config outside the limits of the broker counts as the limit."""
+        own = self._image().configs.get((ResourceType.GROUP, group_id))
+        return self._limited(own) if own else self._defaults()
+
+    def _defaults(self) -> GroupSettings:
+        """Return the settings of a group without configs of its own."""
         config = self._config()
-        own = self._image().configs.get((ResourceType.GROUP, group_id), {})
+        if self._cached is None or self._cached[0] is not config:
+            self._cached = config, self._limited({})
+        return self._cached[1]
+
+    def _limited(self, own: Mapping[str, str]) -> GroupSettings:
+        config = self._config()
         return GroupSettings(
             limited(
                 own,

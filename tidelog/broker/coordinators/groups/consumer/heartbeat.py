@@ -26,7 +26,7 @@ from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -89,7 +89,8 @@ class HeartbeatCommand:
         )
         if request.member_epoch == JOIN_EPOCH or _is_full(request) or previous.assigned != member.assigned:
             response = replace(response, assignment=_assignment(member.assigned))
-        return Outcome(HeartbeatReply(response, to_resolve), Writes(tuple(records)))
+        writes = Writes(tuple(records)) if records else NO_WRITES
+        return Outcome(HeartbeatReply(response, to_resolve), writes)
 
     def _find(
         self,
@@ -112,7 +113,12 @@ class HeartbeatCommand:
 def _updated(
     member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerMember:
-    """Return the member with the fields of a request; those that are not sent are unchanged."""
+    """Return the member with the fields of a request; those that are not sent are unchanged.
+
+    It is the same object for a heartbeat without metadata, so that comparisons of it are cheap.
+    """
+    if _sends_no_metadata(request) and member.has_client(client.client_id, client.host):
+        return member
     names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
     rebalance_timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -130,6 +136,18 @@ def _updated(
         client_id=client.client_id,
         client_host=client.host,
         classic=None,
+    )
+
+
+def _sends_no_metadata(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Return whether a heartbeat has only the epoch of the member and what it owns."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.instance_id is None
+        and request.rack_id is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == _NOT_SENT
     )
 
 

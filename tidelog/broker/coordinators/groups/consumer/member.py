@@ -80,6 +80,10 @@ class ConsumerMember:
         """Whether the member sends JoinGroup, SyncGroup and Heartbeat."""
         return self.classic is not None
 
+    def has_client(self, client_id: str, client_host: str) -> bool:
+        """Return whether the member uses the consumer protocol from this client."""
+        return self.classic is None and self.client_id == client_id and self.client_host == client_host
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """Return whether the member has all partitions of the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch

@@ -44,7 +44,7 @@ class MemberLookup:
 
         Errors: KafkaError GROUP_MAX_SIZE_REACHED or COORDINATOR_NOT_AVAILABLE.
         """
-        if previous == member:
+        if previous is member or previous == member:
             return
         is_new = previous.member_id not in group.members
         group.memory.check(size_of(member) - (0 if is_new else size_of(previous)))

@@ -64,8 +64,9 @@ class MembershipUpdate:
         records: list[CoordinatorRecord],
     ) -> Subscribed:
         """Add the records of a changed member, and of a new group epoch if the subscriptions changed."""
-        names_changed = previous.subscribed_topic_names != member.subscribed_topic_names
-        if previous != member:
+        is_changed = previous is not member and previous != member
+        names_changed = is_changed and previous.subscribed_topic_names != member.subscribed_topic_names
+        if is_changed:
             records.append(member_metadata(group.group_id, member))
         expression_change = self._expressions.change(group, previous, member, records)
         starts_epoch = names_changed or (
@@ -89,7 +90,7 @@ class MembershipUpdate:
             replaced_id = None
         counted = group.members.get(member.member_id if replaced_id is None else replaced_id)
         subscriptions = group.subscriptions
-        if counted is None or previous != member:
+        if counted is None or (previous is not member and previous != member):
             subscriptions = subscriptions.copy()
             subscriptions.replace(counted, member)
             subscriptions.drop_unused_expressions()

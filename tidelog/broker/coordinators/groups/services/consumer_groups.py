@@ -8,7 +8,7 @@ I/O: the StateLog. To be used from one event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.classic.member import Client
@@ -41,21 +41,23 @@ class ConsumerGroupService:
         self._slices = ports.slices
         self._image = ports.image
 
-    async def heartbeat(
+    def heartbeat(
         self,
         client: Client,
         request: ConsumerGroupHeartbeatRequest,
         version: int,
         topic_filter: TopicFilter,
-    ) -> ConsumerGroupHeartbeatResponse:
-        """Return the response when its records are committed. Raise KafkaError if it is rejected."""
+    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+        """Return the response, or an awaitable of it if records must be committed before.
+
+        Raise KafkaError if the heartbeat is rejected; the awaitable raises it if the commit fails.
+        """
         shard = self._shards.active_shard(request.group_id)
         outcome = shard.coordinator.consumers.heartbeat(client, request, version, shard.now())
         response, to_resolve = outcome.reply
         if to_resolve:
             self._shards.spawn(self._resolve(shard, request.group_id, to_resolve, topic_filter))
-        await self._shards.write(shard, outcome.writes)
-        return response
+        return self._shards.respond_after(shard, outcome.writes, response)
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:
         """Return the description of a group; errors are in it."""
