@@ -1,4 +1,4 @@
-"""Members of a classic group and of a consumer group (KIP-848), which send what clients send."""
+"""Members of a classic, a consumer (KIP-848) and a streams group (KIP-1071), which send what clients send."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from tidelog.protocol.messages.streams_group_heartbeat import (
+    RequestTaskIds,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
 )
 from tidelog.protocol.messages.sync_group import (
     SyncGroupRequest,
@@ -180,6 +187,70 @@ class ConsumerMember:
             if assigned:
                 self._topic_id = assigned[0].topic_id
             self.partitions = [number for topic in assigned for number in topic.partitions]
+        return True
+
+
+class StreamsMember:
+    """A member of an application without state: a process with one thread, which reads the topic."""
+
+    SUBTOPOLOGY: Final = "0"
+
+    def __init__(self, connection: BrokerConnection, group_id: str, topic: str) -> None:
+        self._connection = connection
+        self._group_id = group_id
+        self._topic = topic
+        self._id = str(uuid4())
+        self.epoch = 0
+        self.partitions: Sequence[int] = ()
+
+    async def join(self) -> None:
+        """Send the first heartbeat, until the coordinator is ready."""
+        while not await self._heartbeat(is_first=True):
+            pass
+
+    async def advance(self) -> bool:
+        """Send a heartbeat; return whether the response changed anything, so that the next one is urgent."""
+        before = self.epoch, self.partitions
+        await self._heartbeat(is_first=False)
+        return (self.epoch, self.partitions) != before
+
+    async def commit(self) -> None:
+        """Commit an offset of each partition."""
+        await commit(self._connection, self._group_id, self._id, self.epoch, self._topic, self.partitions)
+
+    async def leave(self) -> None:
+        """Leave the group; the member can join again."""
+        self.epoch = LEAVE_EPOCH
+        await self._heartbeat(is_first=False)
+        self._id, self.epoch, self.partitions = str(uuid4()), 0, ()
+
+    async def _heartbeat(self, *, is_first: bool) -> bool:
+        """Return False if the coordinator is not ready yet."""
+        topology = Topology(
+            subtopologies=(Subtopology(subtopology_id=self.SUBTOPOLOGY, source_topics=(self._topic,)),)
+        )
+        active: tuple[RequestTaskIds, ...] = ()
+        if self.partitions:
+            active = (RequestTaskIds(subtopology_id=self.SUBTOPOLOGY, partitions=tuple(self.partitions)),)
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self._id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if is_first else -1,
+            topology=topology if is_first else None,
+            process_id=f"process-{self._id}" if is_first else None,
+            client_tags=() if is_first else None,
+            active_tasks=active,
+            standby_tasks=(),
+            warmup_tasks=(),
+        )
+        response = await self._connection.request(request, StreamsGroupHeartbeatResponse)
+        if response.error_code in BEGINNING:
+            return False
+        check(response.error_code)
+        self.epoch = response.member_epoch
+        if response.active_tasks is not None:
+            self.partitions = [number for task in response.active_tasks for number in task.partitions]
         return True
 
 

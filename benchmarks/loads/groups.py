@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import uvloop
 
-from benchmarks.loads.group_members import ClassicMember, ConsumerMember
+from benchmarks.loads.group_members import ClassicMember, ConsumerMember, StreamsMember
 from benchmarks.loads.options import main
 from benchmarks.processes import tree_cpu_seconds
 from tidelog.clients.config.environment import SystemEnvironment
@@ -68,16 +68,19 @@ class Group:
         topic: str,
         partitions: int,
         *,
-        is_classic: bool,
+        protocol: str,
         connection: BrokerConnection | None = None,
     ) -> None:
-        """All members use `connection`; if it is None, each opens its own."""
+        """All members use `connection`; if it is None, each opens its own.
+
+        `protocol` is classic, consumer or streams.
+        """
         self._shared_connection = connection
         self.id = f"group-{uuid4().hex[:12]}"
         self._address = address
         self._topic = topic
         self._partitions = partitions
-        self._is_classic = is_classic
+        self._protocol = protocol
         self._connections: list[BrokerConnection] = []
         self.members: list[Member] = []
         self._states: dict[Member, tuple[int, int]] = {}
@@ -90,13 +93,18 @@ class Group:
         created: list[Member] = []
         for start in range(0, count, CONNECTING_MAX):
             opened = await self._open_connections(min(CONNECTING_MAX, count - start))
-            if self._is_classic:
-                created += [
-                    ClassicMember(connection, self.id, self._topic, self._partitions) for connection in opened
-                ]
-            else:
-                created += [ConsumerMember(connection, self.id, self._topic) for connection in opened]
+            created += map(self._create_member, opened)
         return created
+
+    def _create_member(self, connection: BrokerConnection) -> Member:
+        match self._protocol:
+            case "classic":
+                return ClassicMember(connection, self.id, self._topic, self._partitions)
+            case "consumer":
+                return ConsumerMember(connection, self.id, self._topic)
+            case "streams":
+                return StreamsMember(connection, self.id, self._topic)
+        raise ValueError(f"protocol={self._protocol!r}: must be classic, consumer or streams")
 
     async def find_coordinator(self) -> None:
         """Wait until the coordinator of the group is available."""
@@ -188,12 +196,12 @@ class Group:
 
 
 def groups(
-    host: str, port: int, topic: str, members: int, is_classic: bool, seconds: float, pids: Sequence[int]
+    host: str, port: int, topic: str, members: int, protocol: str, seconds: float, pids: Sequence[int]
 ) -> dict[str, Any]:
     """Form a group; measure rebalances of one more member, then commits, for about `seconds` each."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    group = Group(BrokerAddress(-1, host, port), topic, members, is_classic=is_classic)
+    group = Group(BrokerAddress(-1, host, port), topic, members, protocol=protocol)
     return uvloop.run(_measure(group, members, seconds, pids))
 
 

@@ -40,7 +40,7 @@ async def _measure(
     environment = SystemEnvironment()
     connections = [await open_connection(environment, SETTINGS, address) for _ in range(CONNECTIONS)]
     groups = [
-        Group(address, topic, members, is_classic=False, connection=connections[number % CONNECTIONS])
+        Group(address, topic, members, protocol="consumer", connection=connections[number % CONNECTIONS])
         for number in range(count)
     ]
     await groups[0].find_coordinator()

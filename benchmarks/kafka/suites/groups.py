@@ -1,4 +1,4 @@
-"""Rebalances and commits of groups with few and many members, by the classic and the consumer protocol."""
+"""Rebalances and commits of groups with few and many members, by each protocol whose members commit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from benchmarks.processes import run_load
 
 TOPIC: Final = "grouped"
 MEMBERS: Final = (10, 100, 1_000)
-PROTOCOLS: Final = {"classic": True, "consumer": False}
+PROTOCOLS: Final = ("classic", "consumer", "streams")
 
 SETTINGS: Final = {
     # So that waiting for the next assignment is no part of the figures.
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 
 METRICS: Final = (
@@ -114,7 +117,7 @@ def _turn(protocol: str, members: int, seconds: float, brokers: Brokers) -> Find
         port=brokers.ports[0],
         topic=TOPIC,
         members=members,
-        is_classic=PROTOCOLS[protocol],
+        protocol=protocol,
         seconds=seconds,
         pids=brokers.pids,
     )
@@ -122,9 +125,9 @@ def _turn(protocol: str, members: int, seconds: float, brokers: Brokers) -> Find
 
 GROUPS: Final = Suite(
     name="groups",
-    what="a group of 10, 100 and 1,000 members with a partition each, by the classic and by the consumer "
-    "protocol, and 1,000 groups of 10 members by the consumer protocol: the time and the broker's CPU until "
-    "all members have their partitions after one more joins (all send a heartbeat at once), and the rate of "
-    "commits with one in flight for each member",
+    what="a group of 10, 100 and 1,000 members with a partition each, by the classic, the consumer and "
+    "the streams protocol, and 1,000 groups of 10 members by the consumer protocol: the time and the "
+    "broker's CPU until all members have their partitions after one more joins (all send a heartbeat at "
+    "once), and the rate of commits with one in flight for each member",
     cases=group_cases,
 )

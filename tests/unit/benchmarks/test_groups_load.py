@@ -1,4 +1,4 @@
-"""The load of the suite `groups`: members of both protocols at a broker of Tidelog."""
+"""The load of the suite `groups`: members of all protocols at a broker of Tidelog."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidelog.testing.embedded import EmbeddedCluster
 MEMBERS = 5
 
 
-@pytest.mark.parametrize("is_classic", [True, False], ids=["classic", "consumer"])
-def test_a_group_is_formed_rebalanced_and_commits(is_classic: bool) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "streams"])
+def test_a_group_is_formed_rebalanced_and_commits(protocol: str) -> None:
     with EmbeddedCluster(config=SETTINGS) as cluster:
         cluster.create_topics({"grouped": MEMBERS})
         host, _, port = cluster.bootstrap_servers.rpartition(":")
-        figures = groups(host, int(port), "grouped", MEMBERS, is_classic, 0.05, [os.getpid()])
+        figures = groups(host, int(port), "grouped", MEMBERS, protocol, 0.05, [os.getpid()])
     assert {metric.key for metric in METRICS} <= figures.keys()
     assert figures["rebalance_ms"] > 0 and figures["commits_per_s"] > 0
 
@@ -43,6 +43,6 @@ def test_many_groups_form_send_heartbeats_and_commit() -> None:
 def test_there_is_a_case_for_each_protocol_and_number_of_members() -> None:
     assert [case.name for case in group_cases(STANDARD)] == [
         f"{protocol} protocol, {members} members"
-        for protocol in ("classic", "consumer")
+        for protocol in ("classic", "consumer", "streams")
         for members in ("10", "100", "1,000")
     ] + ["1,000 groups, consumer protocol, 10 members each"]
