@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka test-frameworks bench-spark-kafka docs release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka test-frameworks test-collector bench-spark-kafka docs release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,10 @@ SECURITY := $(if $(SECURE),--secure)
 failover: $(STAMP) ## check the history of three nodes under load that are killed, paused, partitioned and restarted
 	$(BIN)/python -m tests.harness.failover $(SECURITY)
 
+failover-streams: $(STAMP) ## the same with a Kafka Streams application, which must count exactly once; needs Java 17 and Maven
+	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
+	$(BIN)/python -m tests.harness.failover $(SECURITY) --kafka-jars $(CURDIR)/.cache/kafka-tools
+
 copying: $(STAMP) ## copy 100,000 records exactly once while nodes are killed, stopped and paused
 	$(BIN)/python -m tests.harness.failover.copying $(SECURITY)
 
@@ -110,6 +114,7 @@ test-docker: $(STAMP) ## test the compose clusters, also the secured one, in con
 test-kafka-tools: $(STAMP) ## test Apache Kafka's tools and brokers with Tidelog; needs Java 17 and Maven (see docs/testing.md)
 	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka
+	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/interop/test_mixed_group_migration.py
 
 # Compares Spark's own Kafka source with Tidelog's. Its jars stay in the cache; the versions are in the pom.
 SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
@@ -127,6 +132,12 @@ bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, comp
 
 test-frameworks: $(STAMP) ## run examples/frameworks, each with its own packages, against a broker
 	$(BIN)/python -m tests.harness.frameworks
+
+.cache/otel-collector: $(wildcard tests/reference_software/otel_collector/*)
+	cd tests/reference_software/otel_collector && go build -o $(CURDIR)/$@ .
+
+test-collector: $(STAMP) .cache/otel-collector ## send metrics to a collector of OpenTelemetry, which is built; needs Go
+	TIDELOG_OTEL_COLLECTOR=$(CURDIR)/.cache/otel-collector $(BIN)/pytest tests/interop/test_opentelemetry_collector.py
 
 docs: $(STAMP) ## write the reference from the code, and build the documents as a site in `site`
 	$(BIN)/python -m tests.harness.reference

@@ -4,6 +4,7 @@ import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
@@ -40,6 +41,10 @@ public class WordCount {
             if (state == KafkaStreams.State.ERROR || state == KafkaStreams.State.NOT_RUNNING) {
                 ended.countDown();
             }
+        });
+        streams.setUncaughtExceptionHandler(error -> {
+            error.printStackTrace();
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
         streams.start();
         Thread input = new Thread(() -> {

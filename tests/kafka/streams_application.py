@@ -27,12 +27,12 @@ class Instance:
 
     @classmethod
     def start(cls, jars: Path, servers: str, directory: Path, guarantee: str, *properties: str) -> Instance:
-        """Start a process whose state and output are in `directory`."""
-        directory.mkdir()
+        """Start a process with its state and output in `directory`; it continues with a state that exists."""
+        directory.mkdir(exist_ok=True)
         output = directory / "output"
         command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", str(PROGRAM)]
         arguments = [servers, "words", str(directory / "state"), guarantee, *properties]
-        with output.open("wb") as file:
+        with output.open("ab") as file:
             process = subprocess.Popen(
                 ["nice", "-n", "5", *command, *arguments],
                 stdin=subprocess.PIPE,

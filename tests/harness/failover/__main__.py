@@ -35,6 +35,8 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
         "commits answered": f"{findings.commits:,}",
         "records accepted by the share group": f"{findings.accepted:,}",
     }
+    if outcome.words_counted is not None:
+        rows["words counted by Kafka Streams"] = f"{outcome.words_counted:,}"
     for kind in kinds:
         durations_s = outcome.new_leader_times_s(kind)
         if durations_s:
@@ -59,6 +61,12 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=defaults.rate, help="records a second per producer")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="seed of the order of faults")
     parser.add_argument("--secure", action="store_true", help="SASL_SSL on every listener, and an authorizer")
+    parser.add_argument(
+        "--kafka-jars",
+        metavar="FOLDER",
+        type=Path,
+        help="folder with the jars of Apache Kafka: also run an application of Kafka Streams",
+    )
     parser.add_argument("--keep", metavar="FOLDER", help="leave data, logs and history here")
     parser.add_argument("kinds", nargs="*", choices=[[], *names], help="kinds of faults; default: all")
     arguments = parser.parse_args()
@@ -73,6 +81,7 @@ def main() -> int:
         seed=arguments.seed,
         kinds=kinds,
         is_secured=arguments.secure,
+        kafka_jars=arguments.kafka_jars,
     )
     # Log lines of clients about stopped brokers are expected, and not shown.
     logging.disable(logging.ERROR)

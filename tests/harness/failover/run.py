@@ -21,6 +21,8 @@ from tests.harness.failover.firewall import Firewall
 from tests.harness.failover.observer import ClusterObserver
 from tests.harness.failover.replicas import find_differences
 from tests.harness.failover.secured import allow_load, create_cluster
+from tests.harness.failover.streams import BROKER_SETTINGS as STREAMS_SETTINGS
+from tests.harness.failover.streams import StreamsLoad
 from tests.harness.soak import share_members
 from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
@@ -41,13 +43,17 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
     **share_members.BROKER_SETTINGS,
+    **STREAMS_SETTINGS,
     "leader.imbalance.check.interval.seconds": "10",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a run; `rate` is records per second of each of the six producers."""
+    """The options of a run; `rate` is records per second of each of the six producers.
+
+    With `kafka_jars`, the folder with the jars of Apache Kafka, an application of Kafka Streams runs, too.
+    """
 
     seconds: float = 300.0
     rate: float = 100.0
@@ -59,6 +65,7 @@ class Options:
     in_sync_within_s: float = 60.0
     new_leaders_within_s: float = 20.0
     is_secured: bool = False
+    kafka_jars: Path | None = None
 
 
 @dataclass(slots=True)
@@ -73,11 +80,12 @@ class FaultOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a run."""
+    """The result of a run; `words_counted` is None without an application of Kafka Streams."""
 
     findings: Findings
     faults: list[FaultOutcome]
     elapsed_s: float
+    words_counted: int | None = None
     problems: list[str] = field(default_factory=list)
 
     def new_leader_times_s(self, *kinds: FaultKind) -> list[float]:
@@ -106,6 +114,10 @@ class FailoverRun:
         self._history = History(directory / "history.jsonl")
         self._observer = ClusterObserver(self.cluster, TOPIC)
         self._needs_firewall = needs_firewall
+        self._streams: StreamsLoad | None = None
+        if options.kafka_jars is not None:
+            settings = self.cluster.node_client_settings()
+            self._streams = StreamsLoad(settings, options.kafka_jars, directory / "streams")
         self._outcomes: list[FaultOutcome] = []
         self._problems: list[str] = []
 
@@ -126,13 +138,25 @@ class FailoverRun:
                 rate=options.rate,
                 partitions=options.partitions,
             )
-            await load.run_during(self._inject_faults(Faults(cluster, firewall)))
+            work = self._inject_faults(Faults(cluster, firewall))
+            if self._streams is not None:
+                stack.callback(self._streams.kill)
+                work = self._streams.run_during(work)
+            await load.run_during(work)
             self._progress("reading all records")
             await load.read_everything()
+            if self._streams is not None:
+                self._progress("waiting until all words are counted")
+                self._problems += await self._streams.finish()
             await self._observer.wait_until_in_sync(options.in_sync_within_s)
             await asyncio.to_thread(cluster.stop)
         self._history.close()
-        outcome = Outcome(check(read_history(self._history.path)), self._outcomes, time.monotonic() - start_s)
+        outcome = Outcome(
+            check(read_history(self._history.path)),
+            self._outcomes,
+            time.monotonic() - start_s,
+            None if self._streams is None else self._streams.counted,
+        )
         outcome.problems += self._problems + self._find_problems(outcome.findings)
         return outcome
 
@@ -150,6 +174,8 @@ class FailoverRun:
         async with Admin(**self.cluster.node_client_settings().tidelog) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
             await share_members.configure_group(admin)
+            if self._streams is not None:
+                await self._streams.create_topics(admin)
         await self._observer.wait_until_in_sync(self._options.in_sync_within_s)
 
     async def _inject_faults(self, faults: Faults) -> None:
@@ -234,6 +260,7 @@ def figures(outcome: Outcome, kinds: Sequence[FaultKind]) -> str:
             "in_log": findings.in_log,
             "polled": findings.polled,
             "commits": findings.commits,
+            "words_counted": outcome.words_counted,
             "new_leaders_s": {
                 kind.name: [round(seconds, 3) for seconds in outcome.new_leader_times_s(kind)]
                 for kind in kinds
