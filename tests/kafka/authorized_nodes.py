@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.messages.cluster_of_all_apis import (
     TOPIC,
     await_coordinator,

@@ -6,8 +6,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from tests.kafka.kafka_node import WITHIN_S, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.secured_cluster import SecuredCluster, password_of
+from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.security import AclBinding

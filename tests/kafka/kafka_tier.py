@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.mixed_tiering import METADATA_TOPIC, TIERED, tiered_settings
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.spark.topics import varied_records
 from tests.support.tier.audit import Borders, TierAudit
 from tests.support.tier.segment_configs import encryption_configs, key_pair, write_key_pair

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.kafka.kafka_node import WITHIN_S, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
+from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
 
 

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import MAIN_CLASSES
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.network.raw_client import RawClient
 from tests.support.tier.aiven_plugin import FILE_SYSTEM, PLUGIN
 from tests.support.waiting import wait_until

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.tier.aiven_plugin import FILE_SYSTEM, PLUGIN
 from tests.support.waiting import wait_until
 from tidelog.local_cluster.ports import free_ports

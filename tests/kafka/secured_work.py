@@ -6,8 +6,8 @@ import random
 
 from confluent_kafka import Producer
 
-from tests.kafka.kafka_node import WITHIN_S, Engine
 from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import wait_until
 
 METADATA_TOPIC = "__remote_log_metadata"

@@ -9,8 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
+from tests.reference_software.kafka_programs import Engine
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.kafka.grants import grant
-from tests.kafka.kafka_node import Engine
 from tests.kafka.secured_cluster import Client, SecuredCluster
+from tests.reference_software.kafka_programs import Engine
 from tests.support.cli import tidelog_output
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.access_control import AclOperation, AclResourceType

@@ -16,9 +16,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.kafka.conftest import JARS
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import Engine
 from tests.support.messages.otlp_metrics import gauge, metrics_data
 from tests.support.network.raw_client import RawClient
 from tests.support.nodes.exposed_metrics import metric_samples

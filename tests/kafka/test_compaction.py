@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.kafka.directory_node import WITHIN_S, Node
 from tests.kafka.tools import KafkaTools
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
+from tests.support.logs.partition_logs import append_marker, open_log
 from tests.support.waiting import wait_until
 from tidelog.protocol.compression import Compression
 from tidelog.storage.disk.os_files import OsFileSystem

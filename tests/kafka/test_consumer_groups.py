@@ -7,9 +7,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.kafka.kafka_node import WITHIN_S, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.tools import KafkaTools
 from tests.kafka.two_brokers import run_two_brokers
+from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
 
 JARS = Path(os.environ["TIDELOG_KAFKA_JARS"])

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import eventually_returns
 from tidelog.base.config_definition import ConfigKind
 from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS

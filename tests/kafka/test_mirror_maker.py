@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
+from tests.reference_software.kafka_programs import Engine
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tidelog.base.properties import parse_properties, properties_text

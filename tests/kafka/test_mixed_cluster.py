@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import wait_until
 
 # Every broker is the leader of one partition.

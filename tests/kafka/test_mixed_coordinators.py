@@ -6,8 +6,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.kafka.kafka_node import WITHIN_S
 from tests.kafka.two_brokers import ONE_COORDINATOR, run_two_brokers
+from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
 
 

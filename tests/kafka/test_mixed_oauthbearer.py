@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import ConfigResource
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster
 from tests.kafka.secured_work import (
     commit_and_abort,
@@ -20,6 +20,7 @@ from tests.kafka.secured_work import (
     replicate_in_both_directions,
     tier_with_metadata_at_both_kinds,
 )
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.security.identity_provider import (
     AUDIENCE,
     ISSUER,

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.kafka.grants import grant, own_options
-from tests.kafka.kafka_node import WITHIN_S, Engine, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster
 from tests.kafka.secured_work import (
     commit_and_abort,
@@ -18,6 +18,7 @@ from tests.kafka.secured_work import (
     replicate_in_both_directions,
     tier_with_metadata_at_both_kinds,
 )
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigResource, NewTopic, ResourceType
 from tidelog.clients.consumer.consumer import Consumer as OwnConsumer

@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
-from tests.kafka.kafka_node import WITHIN_S, Engine
 from tests.kafka.mixed_tiering import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -24,6 +23,7 @@ from tests.kafka.mixed_tiering import (
     TIERED,
     MixedTier,
 )
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import wait_until
 
 TOPIC = ConfigResource.Type.TOPIC

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.secured_cluster import SecuredCluster, password_of
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, DelegationToken
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.kafka.kafka_node import WITHIN_S
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
 from tests.kafka.two_brokers import KAFKAS, ONE_COORDINATOR, OURS, run_two_brokers
+from tests.reference_software.kafka_programs import WITHIN_S
 
 MESSAGES = 300
 

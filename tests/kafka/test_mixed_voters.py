@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.kafka_node import METADATA_LOG, WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.kafka_node import METADATA_LOG, MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import MAIN_CLASSES
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.waiting import wait_until
 
 ROUNDS_MAX = 8

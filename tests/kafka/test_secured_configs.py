@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kafka.kafka_node import Engine, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.secured_cluster import SecuredCluster, password_of
+from tests.reference_software.kafka_programs import Engine
 from tidelog.security.certificate_authority import DAY
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.kafka_node import Engine
 from tests.kafka.secured_cluster import Client, SecuredCluster
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import Engine
 from tests.support.waiting import wait_until
 from tidelog.security.certificate_authority import DAY
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
+from tests.reference_software.kafka_programs import Engine
 from tests.support.cli import tidelog_output
 from tidelog import AcknowledgeType, Producer, ShareConsumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord

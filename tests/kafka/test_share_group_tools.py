@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.separate_brokers import start_separate_broker
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import Engine
 from tests.support.waiting import wait_until
 
 SETTINGS = {

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
+from tests.reference_software.kafka_programs import Engine
 from tests.support.spark.local_spark import local_spark
 from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark.topics import create_topic, rows_by_offset, varied_records

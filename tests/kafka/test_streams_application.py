@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.kafka_node import WITHIN_S, Node
+from tests.kafka.kafka_node import Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.streams_application import CountReader, Instance
 from tests.kafka.tools import KafkaTools
 from tests.kafka.two_brokers import ONE_COORDINATOR, TwoBrokers, run_two_brokers
+from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
 
 SETTINGS = {

@@ -7,11 +7,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.kafka.kafka_node import Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.separate_brokers import start_separate_broker
 from tests.kafka.streams_application import CountReader, Instance
 from tests.kafka.tools import KafkaTools
+from tests.reference_software.kafka_programs import Engine
 from tests.support.cli import tidelog, tidelog_output
 from tests.support.waiting import wait_until
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.interop.own_clients import RECORDS, produce_for, transactional_round_trip
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.kafka.kafka_node import MixedCluster
+from tests.reference_software.kafka_programs import WITHIN_S, Engine
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.security.identity_provider import (
     AUDIENCE,

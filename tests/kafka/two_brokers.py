@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.kafka.kafka_node import Engine, MixedCluster, Node
+from tests.kafka.kafka_node import MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
+from tests.reference_software.kafka_programs import Engine
 
 OURS: Final = 1
 KAFKAS: Final = 3

@@ -13,9 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, latest_of, read_log, roll
 from tests.support.logs.log_checks import check_indexes, check_offsets
-from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
+from tests.support.logs.partition_logs import append_marker, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import Record, read_records
 from tidelog.storage.log.partition_log import PartitionLog

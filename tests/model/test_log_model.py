@@ -12,9 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import NOW_MS, append_marker, batch, end_marker, open_log
+from tests.support.logs.partition_logs import append_marker, batch, end_marker, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records

@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import NOW_MS, all_records, batch, open_log
+from tests.support.logs.partition_logs import all_records, batch, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog

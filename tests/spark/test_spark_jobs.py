@@ -19,7 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.spark.local_spark import QUICK_JVM, ROOT, require_java
+from tests.support.paths import ROOT
+from tests.support.spark.local_spark import QUICK_JVM, require_java
 from tests.support.spark.topics import Sent, create_topic, produce, rows_by_offset, varied_records
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until

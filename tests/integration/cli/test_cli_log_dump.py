@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
+from tests.support.logs.partition_logs import append, append_marker, batch, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CommittedOffset,

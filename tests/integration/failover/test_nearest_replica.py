@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes, read_values
-from tests.support.waiting import eventually_returns, wait_until, wait_until_passes
+from tests.support.nodes.three_nodes import ThreeNodes, read_values
+from tests.support.waiting import TIMEOUT_S, eventually_returns, wait_until, wait_until_passes
 from tidelog import Admin
 from tidelog import Consumer as TidelogConsumer
 from tidelog.clients.admin.types import NewTopic

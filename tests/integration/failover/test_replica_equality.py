@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import batch
 from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode

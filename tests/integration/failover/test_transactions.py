@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
-from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes
-from tests.support.waiting import wait_until
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 

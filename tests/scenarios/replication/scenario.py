@@ -51,8 +51,9 @@ from uuid import UUID
 from tests.scenarios.replication.readers import consumer_line, consumer_result, epoch_end_result, epoch_line
 from tests.scenarios.replication.scenario_broker import T0, TOPIC, TOPIC_ID, ScenarioBroker
 from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, ablate
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.log_managers import write_checkpoint
-from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.logs.partition_logs import batch
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.batch import iterate_headers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, cast
 from uuid import UUID
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.replicas.replica_pair import LeaderConnection
 from tidelog.broker.partitions.partition import Partition

@@ -34,7 +34,8 @@ from typing import Any, ClassVar, cast
 
 from tests.scenarios.replication.scenario import Scenario
 from tests.scenarios.replication.scenario_broker import T0, TOPIC, TOPIC_ID, ScenarioBroker
-from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_pair import LeaderConnection
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.tier.settings import remote_settings

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.disks.crash_points import CrashPoint
 from tests.support.logs.log_checks import check_log
@@ -19,13 +20,7 @@ from tests.support.logs.log_managers import (
     remove_deleted_files,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import (
-    NOW_MS,
-    TOPIC_PARTITION,
-    all_records,
-    append_marker,
-    batch,
-)
+from tests.support.logs.partition_logs import TOPIC_PARTITION, all_records, append_marker, batch
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager

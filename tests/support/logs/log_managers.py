@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
-from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import uuid4
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.directories.log_move import LogMove

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, append, open_log
+from tests.support.logs.partition_logs import append, open_log
 from tidelog.protocol.ids import Offset
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.observer import LogObserver

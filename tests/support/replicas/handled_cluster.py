@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tidelog.base.log_limit import LogLimit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from tests.support.clocks.manual_clock import ManualClock
-from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
+from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tidelog.base.log_limit import LogLimit

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 from uuid import UUID
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import controller_settings
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NOW_MS, Replicas
+from tests.support.replicas.replica_manager import Replicas
 from tests.support.replicas.replica_pair import LeaderConnection, bytes_of
 from tidelog.base.clock import SystemClock
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
 from tests.support.messages.request_contexts import immediate
-from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
+from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.spark.local_spark import ROOT
+from tests.support.paths import ROOT
 from tests.support.spark.streams import QUERY_TIMEOUT_S
 from tests.support.waiting import wait_until
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
+from tests.support.logs.partition_logs import append, append_marker, open_log
 from tests.support.tier.remote_tier import PARTITION, segment_metadata
 from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.bucket import Bucket

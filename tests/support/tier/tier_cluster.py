@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
+from tests.support.logs.partition_logs import batch, end_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.tier.settings import remote_settings
 from tidelog.protocol.batch import iterate_headers

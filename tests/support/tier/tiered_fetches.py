@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.partition_logs import append, batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.broker.api.handlers.fetch import FetchHandler

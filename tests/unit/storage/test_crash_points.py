@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.crash_workloads import CONFIG, SURVIVALS, TOPIC_ID, Driver, check_survivor, manager_on
 from tests.support.logs.log_managers import get_or_create_log
-from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION
+from tests.support.logs.partition_logs import TOPIC_PARTITION
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.logs.log_managers import (
     EVENTS,
@@ -18,7 +19,7 @@ from tests.support.logs.log_managers import (
     start_log_manager,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import NOW_MS, append, values_of
+from tests.support.logs.partition_logs import append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import run_steps

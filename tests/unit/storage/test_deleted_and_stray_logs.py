@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.log_managers import (
     CONFIG,
     EVENTS,
@@ -20,7 +21,7 @@ from tests.support.logs.log_managers import (
     start_log_manager,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import NOW_MS, append, values_of
+from tests.support.logs.partition_logs import append, values_of
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import run_steps

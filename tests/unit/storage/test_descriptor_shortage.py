@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
@@ -22,7 +23,7 @@ from tests.support.logs.log_managers import (
     get_or_create_log,
     start_log_manager,
 )
-from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
+from tests.support.logs.partition_logs import append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.steps import run_steps

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
+from tests.support.logs.partition_logs import TOPIC_PARTITION, all_records, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.steps import run_steps

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.log_managers import (
@@ -19,7 +20,7 @@ from tests.support.logs.log_managers import (
     remove_deleted_files,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import NOW_MS, append, batch, end_marker, open_log, values_of
+from tests.support.logs.partition_logs import append, batch, end_marker, open_log, values_of
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError

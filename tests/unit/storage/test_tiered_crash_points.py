@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
@@ -23,7 +24,7 @@ from tests.support.logs.log_managers import (
     remove_deleted_files,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
+from tests.support.logs.partition_logs import TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

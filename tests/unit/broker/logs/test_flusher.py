@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
-from tests.support.logs.partition_logs import NOW_MS, batch, open_log
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
+from tests.support.logs.partition_logs import batch, open_log
 from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.protocol.errors import ErrorCode, KafkaError

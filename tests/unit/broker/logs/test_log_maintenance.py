@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.log_managers import delete_logs, get_or_create_log
-from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig

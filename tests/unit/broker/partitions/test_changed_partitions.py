@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.partitions.changed_partitions import ROLES_PER_TURN, ChangedPartitions
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage

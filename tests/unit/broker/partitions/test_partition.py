@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.replication.safeguards import Safeguard, ablate
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.fetching.read_checks import check_follower
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError

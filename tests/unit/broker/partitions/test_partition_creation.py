@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.log_managers import remove_deleted_files, write_checkpoint
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.partitions.log_retirements import RETIREMENTS_PER_TURN
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage

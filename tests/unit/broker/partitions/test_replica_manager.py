@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage, PartitionImage

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import compact, keyed_batch, latest_of, read_log, roll
-from tests.support.logs.partition_logs import NOW_MS
 from tests.support.replicas.replica_pair import ReplicaPair, bytes_of
 from tests.support.waiting import eventually
 from tidelog.protocol.ids import TopicPartition

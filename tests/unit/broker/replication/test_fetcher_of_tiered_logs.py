@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append
 from tests.support.replicas.replica_pair import LEADER, ReplicaPair
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.waiting import eventually

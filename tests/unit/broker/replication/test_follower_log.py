@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import TOPIC_PARTITION, append, batch, open_log, values_of
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.broker.replication.follower_log import apply_action
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings

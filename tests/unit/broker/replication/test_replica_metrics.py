@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.replica_metrics import report_replicas

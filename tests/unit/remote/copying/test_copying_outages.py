@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,

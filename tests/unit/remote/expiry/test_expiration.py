@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager

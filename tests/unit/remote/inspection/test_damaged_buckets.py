@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, append_marker
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append_marker
 from tests.support.tier.bucket import TierBucket
 from tests.support.tier.remote_tier import MemoryTier, StoredSegment
 from tests.support.tier.segment_configs import KINDS, configs_of, key_pair, write_key_pair

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.tier.site import QUICK, Site, replica
 from tests.support.tier.tier_cluster import (

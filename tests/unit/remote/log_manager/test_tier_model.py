@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.logs.partition_logs import NOW_MS
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,

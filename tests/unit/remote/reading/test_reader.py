@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.remote_tier import (
     PARTITION,

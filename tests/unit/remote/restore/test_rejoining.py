@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append
 from tests.support.tier.bucket import TierBucket
 from tests.support.tier.remote_tier import PARTITION
 from tests.support.tier.segment_metadata import copy_start

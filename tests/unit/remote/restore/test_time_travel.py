@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append
 from tests.support.tier.bucket import TierBucket
 from tests.support.tier.remote_tier import PARTITION
 from tidelog.remote.inspection.deep import inspect_segment

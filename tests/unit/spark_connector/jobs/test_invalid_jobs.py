@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import tidelog_failure, tidelog_output
-from tests.support.spark.local_spark import ROOT, require_java
+from tests.support.paths import ROOT
+from tests.support.spark.local_spark import require_java
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.jobs.topic_span import TopicSource, find_span

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
-from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.logs.partition_logs import open_log
 from tidelog.storage.compaction.cleanable import find_cleanable, is_cleaned, is_due
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import (
     COMPACTED,
     append_keyed,
@@ -17,7 +18,7 @@ from tests.support.logs.compaction import (
     roll,
 )
 from tests.support.logs.log_checks import check_indexes, check_log
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tests.support.logs.partition_logs import DIRECTORY, append_marker, open_log
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import DecodeError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, keyed_batch, roll
-from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.logs.partition_logs import open_log
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.leader_epoch import EpochEndOffset

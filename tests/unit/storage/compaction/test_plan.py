@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.compaction import COMPACTED, append_keyed, roll
-from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.logs.partition_logs import open_log
 from tidelog.protocol.steps import Steps, run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, is_current, plan_cleaning

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.compaction import (
     COMPACTED,
@@ -19,7 +20,7 @@ from tests.support.logs.compaction import (
     roll,
 )
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tests.support.logs.partition_logs import DIRECTORY, append_marker, open_log
 from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.steps import run_steps

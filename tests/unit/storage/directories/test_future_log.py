@@ -9,17 +9,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager
 from tests.support.logs.log_moves import begin_move, checkpoint_copy, complete_move, copy_all, copy_step
-from tests.support.logs.partition_logs import (
-    NOW_MS,
-    TOPIC_PARTITION,
-    all_records,
-    append_marker,
-    batch,
-)
+from tests.support.logs.partition_logs import TOPIC_PARTITION, all_records, append_marker, batch
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

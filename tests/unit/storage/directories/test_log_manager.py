@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import (
     CONFIG,
@@ -19,7 +20,7 @@ from tests.support.logs.log_managers import (
     start_log_manager,
     write_checkpoint,
 )
-from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
+from tests.support.logs.partition_logs import append, batch, values_of
 from tidelog.base.config_definition import ConfigError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
+from tests.support.logs.partition_logs import DIRECTORY, append, open_log, values_of
 from tests.support.waiting import TIMEOUT_S
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.os_files import OsFileSystem

@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager, write_checkpoint
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
+from tests.support.logs.partition_logs import DIRECTORY, TOPIC_PARTITION, append, batch, open_log
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log
+from tests.support.logs.partition_logs import DIRECTORY, append, open_log
 from tidelog.protocol.record import read_records
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem

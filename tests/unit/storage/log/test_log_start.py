@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, append, batch, open_log, values_of
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import append, batch, open_log, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, append, batch, open_log
+from tests.support.logs.partition_logs import append, batch, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.lookup import RecordPlace

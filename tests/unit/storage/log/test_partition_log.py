@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
     DIRECTORY,
-    NOW_MS,
     all_records,
     append,
     append_marker,

@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import (
-    DIRECTORY,
-    NOW_MS,
-    append,
-    batch,
-    open_log,
-    values_of,
-)
+from tests.support.logs.partition_logs import DIRECTORY, append, batch, open_log, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.leader_epoch import EpochEntry

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
+from tests.support.logs.partition_logs import append, append_marker, batch, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.os_files import OsFileSystem

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import (
     DIRECTORY,
     LOG_OPTIONS,
-    NOW_MS,
     TOPIC_PARTITION,
     append,
     append_marker,

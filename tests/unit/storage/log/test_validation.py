@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import NOW_MS, batch, end_marker
+from tests.support.logs.partition_logs import batch, end_marker
 from tidelog.protocol.batch import crc_is_valid, read_header, write_header
 from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.compression import Compression

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
+from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.partition_logs import batch, end_marker, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.partition_log import AppendInfo, PartitionLog

@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.batches.old_messages import old_message
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.partition_logs import (
-    DIRECTORY,
-    NOW_MS,
-    append,
-    append_marker,
-    batch,
-    open_log,
-    values_of,
-)
+from tests.support.logs.partition_logs import DIRECTORY, append, append_marker, batch, open_log, values_of
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.batch_scan import CorruptLog, UnsupportedFormat

@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, append_marker, open_log
+from tests.support.logs.partition_logs import DIRECTORY, append, append_marker, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
 from tidelog.protocol.compression import Compression

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
 from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
@@ -19,7 +20,7 @@ from tests.support.replicas.handled_cluster import (
     fetched_partition,
     produce_result,
 )
-from tests.support.replicas.replica_manager import NODE, NOW_MS
+from tests.support.replicas.replica_manager import NODE
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.partition_logs import batch, end_marker
 from tests.support.messages.request_contexts import immediate
-from tests.support.replicas.replica_manager import NOW_MS, Replicas
+from tests.support.replicas.replica_manager import Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import all_records
 from tests.support.replicas.produce_and_fetch import (
     LeaderBroker,
@@ -15,7 +16,7 @@ from tests.support.replicas.produce_and_fetch import (
     produce_result,
     values,
 )
-from tests.support.replicas.replica_manager import NODE, NOW_MS
+from tests.support.replicas.replica_manager import NODE
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer

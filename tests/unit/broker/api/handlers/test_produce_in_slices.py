@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.messages.request_contexts import request_context
-from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
+from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tests.support.waiting import eventually

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.partition_logs import append, batch
 from tests.support.loops.yields import loop_iterations
-from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.handled_cluster import (
     SECOND,
@@ -12,7 +13,6 @@ from tests.support.replicas.handled_cluster import (
     fetched_partition,
     produce_result,
 )
-from tests.support.replicas.replica_manager import NOW_MS
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.fetching.replica_selector import find_selector, same_rack
 from tidelog.protocol.errors import ErrorCode

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import append, append_marker, batch
 from tests.support.loops.yields import loop_iterations
-from tests.support.replicas.replica_manager import NOW_MS
 from tests.support.security.authorizers import DenyingAuthorizer
 from tests.support.share_groups.broker import ShareBroker
 from tests.support.share_groups.results import ranges, records_of, values

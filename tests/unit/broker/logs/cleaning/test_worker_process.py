@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, replace_segments, roll
-from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.logs.partition_logs import open_log
 from tests.support.waiting import wait_until
 from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
 from tidelog.broker.logs.cleaning.worker import WorkerPace
