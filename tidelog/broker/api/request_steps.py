@@ -23,7 +23,7 @@ def start_steps(
     """Run `steps`, whose time counts for the client's quota, and call one of the callbacks at their end."""
     if request.quota is not None:
         steps = request.quota.measured(steps)
-    work = slices.start(steps, on_completed, on_failed)
+    work = slices.start(steps, on_completed, on_failed, is_request=True)
     if work is not None:
         request.call_if_lost(lambda _: work.cancel())
 

@@ -8,15 +8,20 @@ iteration. No other callback therefore waits longer than one slice and one step.
     steps yield a function      run it in a thread, then wait at the end of the queue
     steps yield Heavy.BEGINS    continue if fewer than HEAVY_MAX pieces of work are heavy, else wait for one
 
-Bounds: HEAVY_MAX heavy pieces of work, and as many threads. The queue holds at most one piece of work for
-each request that is being handled, which is one per connection.
+Work on the request of a client holds the elements of its response until they are encoded. Thousands of
+clients may request much at the same time. A request that has used LONG_SLICES therefore counts as long, and
+waits if there are LONG_REQUESTS_MAX. One that has used HEAVY_SLICES is heavy. The work that encodes its
+response counts in the same way from its start.
+
+Bounds: HEAVY_MAX heavy pieces of work, and as many threads; LONG_REQUESTS_MAX. The queue holds at most one
+piece of work for each request that is being handled, which is one per connection.
 I/O: none of its own; the functions that steps yield run in the executor.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, cast
@@ -29,6 +34,12 @@ T = TypeVar("T")
 SLICE_NS: Final = 1_000_000
 """The time after which other callbacks of the event loop run."""
 HEAVY_MAX: Final = 2
+LONG_REQUESTS_MAX: Final = 16
+"""The number of requests that have used LONG_SLICES and are served alternately."""
+LONG_SLICES: Final = 3
+"""A small request takes several slices only if another process has the processor meanwhile."""
+HEAVY_SLICES: Final = 32
+"""The elements of a response that takes this many slices need about 10 MB."""
 
 
 class Work:
@@ -39,10 +50,13 @@ class Work:
         "error",
         "is_ended",
         "is_heavy",
+        "is_long",
+        "is_request",
         "is_running",
         "on_completed",
         "on_failed",
         "result_of_thread",
+        "slice_count",
         "steps",
     )
 
@@ -52,6 +66,8 @@ class Work:
         steps: Steps[Any],
         on_completed: Callable[[Any], None],
         on_failed: Callable[[Exception], None],
+        *,
+        is_request: bool,
     ) -> None:
         self._owner = owner
         self.steps = steps
@@ -61,7 +77,17 @@ class Work:
         self.error: Exception | None = None
         self.is_ended = False
         self.is_heavy = False
+        self.is_request = is_request
+        self.is_long = False
+        """Whether it counts towards LONG_REQUESTS_MAX."""
+        self.slice_count = 0
         self.is_running = False
+
+    def succeed(self, former: Work) -> None:
+        """Continue the request of `former`, which has ended, with its elements: it does not wait again."""
+        self.slice_count = former.slice_count
+        self.is_long, self.is_heavy = former.is_long, former.is_heavy
+        former.is_long = former.is_heavy = False
 
     def cancel(self) -> None:
         """Run no further step; neither `on_completed` nor `on_failed` is called."""
@@ -96,19 +122,36 @@ class Slices:
         self._slice_ns = slice_ns
         self._ready: deque[Work] = deque()
         self._waiting_to_be_heavy: deque[Work] = deque()
+        self._long_count = 0
+        self._waiting_to_be_long: OrderedDict[Work, None] = OrderedDict()
+        self._slice_end_ns = 0
+        """The end of the slice that is being run, or 0."""
+        self._ending: Work | None = None
+        """The work whose result is being passed on."""
         self._in_threads: dict[Work, None] = {}
         self._is_scheduled = False
 
     @property
     def pending_count(self) -> int:
         """The number of pieces of work that have started and not ended."""
-        return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._in_threads)
+        waiting = len(self._waiting_to_be_heavy) + len(self._waiting_to_be_long)
+        return len(self._ready) + waiting + len(self._in_threads)
 
     def start(
-        self, steps: Steps[T], on_completed: Callable[[T], None], on_failed: Callable[[Exception], None]
+        self,
+        steps: Steps[T],
+        on_completed: Callable[[T], None],
+        on_failed: Callable[[Exception], None],
+        *,
+        is_request: bool = False,
     ) -> Work | None:
-        """Run the first slice. Return None if the work has ended and one of the callbacks has been called."""
-        work = Work(self, steps, on_completed, on_failed)
+        """Run the first slice. Return None if the work has ended and one of the callbacks has been called.
+
+        `is_request`: the work serves a client, and counts towards LONG_REQUESTS_MAX.
+        """
+        work = Work(self, steps, on_completed, on_failed, is_request=is_request)
+        if is_request and self._ending is not None:
+            work.succeed(self._ending)
         self._run_slice(work)
         return None if work.is_ended else work
 
@@ -145,7 +188,8 @@ class Slices:
 
     def close(self) -> None:
         """Cancel all work."""
-        for work in (*self._ready, *self._waiting_to_be_heavy, *self._in_threads):
+        waiting = (*self._waiting_to_be_heavy, *self._waiting_to_be_long)
+        for work in (*self._ready, *waiting, *self._in_threads):
             work.cancel()
 
     def on_cancelled(self, work: Work) -> None:
@@ -154,6 +198,8 @@ class Slices:
             return  # Its steps are closed when the slice or the thread has ended.
         if work in self._waiting_to_be_heavy:
             self._waiting_to_be_heavy.remove(work)
+        elif work in self._waiting_to_be_long:
+            del self._waiting_to_be_long[work]
         elif work in self._ready:
             self._ready.remove(work)
         self._close(work)
@@ -161,17 +207,30 @@ class Slices:
     # ---- slices
 
     def _run_slice(self, work: Work) -> None:
-        """Run steps until the slice's time is used up, they have to wait, or they have ended."""
+        """Run steps until the slice's time is used up, they have to wait, or they have ended.
+
+        Work that begins at the end of other work, such as the encoding of a response, gets the rest of the
+        same slice.
+        """
         self.slice_count += 1
+        now_ns, outer_end_ns = self._now_ns, self._slice_end_ns
+        end_ns = self._slice_end_ns = outer_end_ns or now_ns() + self._slice_ns
+        try:
+            if outer_end_ns and now_ns() >= end_ns:
+                self._continue_later(work)
+            else:
+                self._run_until(work, end_ns)
+        finally:
+            self._slice_end_ns = outer_end_ns
+
+    def _run_until(self, work: Work, end_ns: int) -> None:
         now_ns = self._now_ns
-        end_ns = now_ns() + self._slice_ns
         work.is_running = True
         try:
             step = work.resume()
             while not work.is_ended and (step is None or self._can_continue(work, step)):
                 if now_ns() >= end_ns:
-                    self._ready.append(work)
-                    self._schedule()
+                    self._continue_later(work)
                     break
                 step = work.steps.send(None)
         except StopIteration as end:
@@ -185,18 +244,28 @@ class Slices:
         if work.is_ended:
             self._close(work)
 
+    def _continue_later(self, work: Work) -> None:
+        """Let work wait for its next slice, or for the end of other requests if there are too many.
+
+        Heavy work never waits for other requests, because they may wait to be heavy.
+        """
+        work.slice_count += 1
+        if work.is_request and not work.is_heavy:
+            if work.slice_count >= LONG_SLICES and not self._begin_long_part(work):
+                return
+            if work.slice_count >= HEAVY_SLICES and not self._begin_heavy_part(work):
+                return
+        self._ready.append(work)
+        self._schedule()
+
     def _can_continue(self, work: Work, step: Step) -> bool:
         """Return whether the next step may run at once; otherwise the work waits."""
         if step is Heavy.BEGINS:
-            if self.heavy_count < HEAVY_MAX:
-                self.heavy_count += 1
-                work.is_heavy = True
-                return True
-            self._waiting_to_be_heavy.append(work)
-        elif step is Heavy.ENDS:
+            return self._begin_heavy_part(work)
+        if step is Heavy.ENDS:
             self._end_heavy_part(work)
             return True
-        elif callable(step):
+        if callable(step):
             self._run_in_thread(work, step)
         return False
 
@@ -205,9 +274,14 @@ class Slices:
         was_cancelled, work.is_ended = work.is_ended, True
         # The traceback of an error refers to the work, and what is called refers to the error.
         work.on_completed = work.on_failed = _ignore
-        self._end_heavy_part(work)
-        if not was_cancelled:
-            on_end(outcome)
+        try:
+            if not was_cancelled:
+                self._ending = work
+                on_end(outcome)
+        finally:
+            self._ending = None
+            self._end_heavy_part(work)
+            self._end_long_part(work)
 
     def _close(self, work: Work) -> None:
         """Close the steps of cancelled work at their last yield."""
@@ -215,6 +289,37 @@ class Slices:
             work.steps.close()
         finally:
             self._end_heavy_part(work)
+            self._end_long_part(work)
+
+    def _begin_long_part(self, work: Work) -> bool:
+        """Count `work` as long and return True; if there are too many such requests, let it wait."""
+        if work.is_long:
+            return True
+        if self._long_count < LONG_REQUESTS_MAX:
+            self._long_count += 1
+            work.is_long = True
+            return True
+        self._waiting_to_be_long[work] = None
+        return False
+
+    def _end_long_part(self, work: Work) -> None:
+        """Stop counting `work` as long, if it is; the next request that waits continues."""
+        if work.is_long:
+            work.is_long = False
+            self._long_count -= 1
+            if self._waiting_to_be_long:
+                self._continue_later(self._waiting_to_be_long.popitem(last=False)[0])
+
+    def _begin_heavy_part(self, work: Work) -> bool:
+        """Count `work` as heavy and return True; if there is too much heavy work, let it wait."""
+        if work.is_heavy:
+            return True
+        if self.heavy_count < HEAVY_MAX:
+            self.heavy_count += 1
+            work.is_heavy = True
+            return True
+        self._waiting_to_be_heavy.append(work)
+        return False
 
     def _end_heavy_part(self, work: Work) -> None:
         """Stop counting `work` as heavy, if it is; the next work that waits to be heavy continues."""
@@ -259,8 +364,7 @@ class Slices:
                 return
             work.error = error
             work.result_of_thread = outcome.result() if error is None else None
-            self._ready.append(work)
-            self._schedule()
+            self._continue_later(work)
 
         running.add_done_callback(on_returned)
 

@@ -55,6 +55,21 @@ def _describe_many_topics(context: AttackContext) -> None:
     context.repeat(frame)
 
 
+def _describe_partitions_on_many_connections(context: AttackContext) -> None:
+    """Each response alone is of moderate size; the attacker reads all of them."""
+    topic = CreatableTopic(name="wide", num_partitions=context.size(PARTITIONS_MAX, 10), replication_factor=1)
+    request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
+    result = context.client().send_request(request, 7, CreateTopicsResponse).topics[0]
+    context.expect(not result.error_code, f"not created: {ErrorCode(result.error_code).name}")
+    clients = [context.client() for _ in range(context.size(1_000, 5))]
+    frame = request_frame(MetadataRequest(topics=None), 9)
+    context.begin()
+    for client in clients:
+        client.send(frame)
+    size = sum(len(client.receive() or b"") for client in clients)
+    context.note(f"{len(clients)} connections, {size:,} bytes of responses")
+
+
 def _create_many_partitions(count: int, context: AttackContext) -> None:
     client = context.client()
     partitions = context.size(count, 10)
@@ -95,6 +110,14 @@ ATTACKS = (
         actions="a Metadata for 100,000 names that do not exist",
         run=_describe_many_topics,
         memory_mib=128,
+    ),
+    Attack(
+        name="metadata-on-1000-connections",
+        item="review",
+        actions="1,000 connections request metadata of 9,900 partitions at the same time",
+        run=_describe_partitions_on_many_connections,
+        memory_mib=320,
+        memory_kept_mib=256,
     ),
     Attack(
         name="create-2000-partitions",

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.configs import log_config
-from tests.support.paths import ROOT
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_keys import (
     CLUSTER_WIDE_KEYS,
@@ -354,17 +353,6 @@ def test_dynamic_settings_override_the_file() -> None:
 def test_dynamic_keys_are_broker_keys() -> None:
     assert set(BROKER_CONFIGS) | set(DYNAMIC_ONLY_CONFIGS) >= DYNAMIC_KEYS
     assert not CLUSTER_WIDE_KEYS & PER_BROKER_KEYS
-
-
-def test_the_budgets_in_the_document_of_memory_bounds_are_the_defaults() -> None:
-    text = (ROOT / "docs" / "memory.md").read_text()
-    rows = re.findall(r"\| `([a-z.]+)` \| (\d+) \|", text)
-    assert len(rows) == 5
-    for key, default in rows:
-        assert BROKER_CONFIGS[key].default == int(default), key
-    fixed = 1_024 * 1_048_576
-    total = sum(int(default) for key, default in rows if not key.startswith("remote."))
-    assert total == fixed, "the sum in the text"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,13 @@ import pytest
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, IterationCounter, counted_slices
 from tests.support.waiting import TIMEOUT_S, eventually
-from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
+from tidelog.broker.scheduling.slices import (
+    HEAVY_MAX,
+    HEAVY_SLICES,
+    LONG_REQUESTS_MAX,
+    LONG_SLICES,
+    Slices,
+)
 from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, in_thread, map_items, run_steps
 
 fail = cast(Callable[[object], None], pytest.fail)
@@ -266,6 +272,99 @@ async def test_a_slot_for_heavy_work_is_released_on_cancellation_and_early_end()
         assert holder is not None
         holder.cancel()
     await eventually(lambda: results == [20])
+    assert not many.pending_count
+
+
+@on_both_loops
+async def test_work_that_begins_at_the_end_of_other_work_gets_the_rest_of_its_slice() -> None:
+    many, results, log = counted_slices(), list[int](), list[str]()
+
+    def encode(_: int) -> None:
+        for name in ("response ", "release "):
+            assert many.start(numbers(2 * STEPS_PER_SLICE, log, name), results.append, fail) is not None
+
+    many.start(numbers(STEPS_PER_SLICE // 2), encode, fail)
+    assert 0 < len(log) < STEPS_PER_SLICE and "release 0" not in log
+    await eventually(lambda: len(results) == 2)
+
+
+class Elements:
+    """The requests that have computed a part of their response, and have not encoded all of it."""
+
+    def __init__(self, many: Slices) -> None:
+        self.most = 0
+        self.responses: list[int] = []
+        self._many = many
+        self._of_requests: dict[int, int] = {}
+
+    def request(self, number: int, step_count: int) -> None:
+        """Start a request whose response is computed, and then encoded, in `step_count` steps each."""
+        self._many.start(
+            self._compute(number, step_count),
+            lambda _: self._respond(number, step_count),
+            fail,
+            is_request=True,
+        )
+
+    def _compute(self, number: int, step_count: int) -> Steps[None]:
+        for step in range(step_count):
+            self._of_requests[number] = step
+            long = LONG_SLICES * STEPS_PER_SLICE
+            self.most = max(self.most, sum(count > long for count in self._of_requests.values()))
+            yield None
+
+    def _respond(self, number: int, step_count: int) -> None:
+        self._many.start(numbers(step_count), lambda _: self._end(number), fail, is_request=True)
+
+    def _end(self, number: int) -> None:
+        del self._of_requests[number]
+        self.responses.append(number)
+
+
+@on_both_loops
+async def test_the_number_of_requests_that_hold_the_elements_of_their_response_is_limited() -> None:
+    many = counted_slices()
+    elements, count = Elements(many), 5 * LONG_REQUESTS_MAX
+    for number in range(count):
+        elements.request(number, 3 * LONG_SLICES * STEPS_PER_SLICE)
+    other = many.complete(numbers(20 * STEPS_PER_SLICE))
+    assert await other == 20 * STEPS_PER_SLICE
+    assert len(elements.responses) < count, "other work does not wait for the requests"
+    elements.request(count, STEPS_PER_SLICE)
+    await eventually(lambda: count in elements.responses)
+    assert len(elements.responses) < count, "neither does a small request"
+    await eventually(lambda: not many.pending_count)
+    assert elements.most == LONG_REQUESTS_MAX
+    assert sorted(elements.responses) == list(range(count + 1))
+
+
+@on_both_loops
+async def test_requests_that_need_many_slices_are_heavy_until_they_are_encoded() -> None:
+    many = counted_slices()
+    large = HEAVY_SLICES * STEPS_PER_SLICE
+    elements = Elements(many)
+    for number in range(4 * HEAVY_MAX):
+        elements.request(number, 2 * large)
+    most_heavy, responses = 0, list[int]()
+    while many.pending_count:
+        most_heavy = max(most_heavy, many.heavy_count)
+        await asyncio.sleep(0)
+    assert most_heavy == HEAVY_MAX
+    assert elements.responses == list(range(4 * HEAVY_MAX)), "one after the other"
+    many.start(as_heavy_work(numbers(20)), responses.append, fail)
+    await eventually(lambda: responses == [20])
+
+
+@on_both_loops
+async def test_cancelled_requests_that_wait_or_are_long_let_others_continue() -> None:
+    many, results = counted_slices(), list[int]()
+    works = [
+        many.start(numbers(1000), results.append, fail, is_request=True) for _ in range(3 * LONG_REQUESTS_MAX)
+    ]
+    for work in works[:-1]:
+        assert work is not None
+        work.cancel()
+    await eventually(lambda: results == [1000])
     assert not many.pending_count
 
 
