@@ -23,12 +23,16 @@ COMMIT_TIMEOUT_MS = 5_000
 
 
 class Table:
-    """A table whose records are entries; `fails_on` is a value that cannot be replayed."""
+    """A table whose records are entries; `fails_on` is a value that cannot be replayed.
+
+    `deadlines` are the monotonic times at which entries are to be written, in their order.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[str, str] = {}
         self.committed_offset = 0
         self.fails_on: str | None = None
+        self.deadlines: list[tuple[int, Entry]] = []
 
     def replay(self, record: Entry, record_offset: int) -> None:
         key, value = record
@@ -43,10 +47,12 @@ class Table:
         return []
 
     def next_deadline_ms(self) -> int | None:
-        return None
+        return self.deadlines[0][0] if self.deadlines else None
 
-    def tick(self, now: Moment) -> list[Writes[Entry]]:
-        return []
+    def tick(self, now: Moment) -> Iterator[Writes[Entry]]:
+        while self.deadlines and self.deadlines[0][0] <= now.monotonic_ms:
+            _, entry = self.deadlines.pop(0)
+            yield Writes([entry])
 
     def resign(self) -> None:
         self.entries.clear()

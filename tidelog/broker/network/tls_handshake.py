@@ -1,6 +1,7 @@
 """The TLS handshake of one accepted socket, before the event loop gets a transport for it.
 
-    HELLO      no TLS state exists before the first record of the client is complete
+    HELLO      no TLS state exists before the first record of the client is complete, or the kernel has no
+               memory for the rest of it
     SESSION    OpenSSL and the client exchange records
     COMPLETE   the session is ready for a TlsTransport
     REFUSED    the handshake has failed: an alert is sent, and further bytes are dropped
@@ -63,7 +64,7 @@ class ReadMemory:
 class TlsHandshake:
     """The server side of one handshake; `session` exists from the state SESSION on."""
 
-    __slots__ = ("_context", "_memory", "_unsent", "client_socket", "session", "state")
+    __slots__ = ("_awaited_bytes", "_context", "_memory", "_unsent", "client_socket", "session", "state")
 
     def __init__(self, context: ssl.SSLContext, client_socket: socket.socket, memory: ReadMemory) -> None:
         self._context = context
@@ -72,6 +73,8 @@ class TlsHandshake:
         self.client_socket = client_socket
         self.session: TlsSession | None = None
         self.state = State.HELLO
+        self._awaited_bytes = HEADER_BYTES
+        """The number of bytes with which the kernel is to report the socket, in the state HELLO."""
         self._set_low_water(HEADER_BYTES)
 
     @property
@@ -113,28 +116,25 @@ class TlsHandshake:
             self._send(session.take_outgoing())
 
     def _session_after_hello(self) -> TlsSession | None:
-        """Create the session if the first record of the client is complete; its bytes stay in the socket."""
+        """Create the session if the first record of the client is complete; its bytes stay in the socket.
+
+        A socket that is reported again with fewer bytes has a client that has closed, a full receive buffer,
+        or a kernel with little memory. The session then reads them, and the next read shows which.
+        """
         received = self.client_socket.recv(HEADER_BYTES + RECORD_BYTES_MAX, socket.MSG_PEEK)
-        # The socket is readable only when it has as many bytes as are needed, or the client has closed.
-        if len(received) < HEADER_BYTES:
+        if not received:
             raise ConnectionResetError("the client has closed the connection")
-        record_bytes = HEADER_BYTES + _record_length(received)
-        if len(received) < record_bytes:
-            self._wait_for_record(record_bytes)
+        record_bytes = HEADER_BYTES
+        if len(received) >= HEADER_BYTES:
+            record_bytes += _record_length(received)
+        if len(received) < record_bytes and record_bytes > self._awaited_bytes:
+            self._awaited_bytes = record_bytes
+            self._set_low_water(record_bytes)
             return None
         self._set_low_water(1)
         self.session = TlsSession(self._context)
         self.state = State.SESSION
         return self.session
-
-    def _wait_for_record(self, record_bytes: int) -> None:
-        """Let the kernel report the socket when the record is complete.
-
-        Errors: ConnectionResetError if it was reported for the record before, because the client has closed.
-        """
-        if self.client_socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == record_bytes:
-            raise ConnectionResetError("the client has closed the connection")
-        self._set_low_water(record_bytes)
 
     def _refuse(self, session: TlsSession) -> None:
         """Send the alert with the reason, but do not close.

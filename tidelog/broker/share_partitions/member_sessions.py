@@ -2,7 +2,8 @@
 
 Records of partitions that the member has removed from its session are released too. Until then they stay
 acquired, as in Kafka: the member may acknowledge them.
-A session ends with its last request, or with the connection on which it was opened.
+A session ends with its last request, or with the connection on which it was opened. A member that opens
+another one keeps its records, as in Kafka, unless it has sent the last request of the former one.
 Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4.3.
 """
 
@@ -37,10 +38,13 @@ class MemberSessions:
     def open(
         self, member: MemberKey, partitions: Sequence[TopicIdAndIndex], client: ConnectedClient
     ) -> ShareSession:
-        """Open a session on a connection; an existing session of the member ends, but keeps its records.
+        """Open a session on a connection; an existing session of the member ends.
 
         Errors: KafkaError SHARE_SESSION_LIMIT_REACHED.
         """
+        former = self._open.get(member)
+        if former is not None and former[0].is_last_request_received:
+            self._share_partitions.release_member(member.group_id, member.member_id)
         self._forget(member)
         try:
             session = self.sessions.open(member, partitions)
@@ -64,7 +68,7 @@ class MemberSessions:
     def end(self, session: ShareSession) -> None:
         """End a session and release the records of its member; drop share partitions that are unused then.
 
-        A session that the member has replaced meanwhile has ended already: its records belong to the new one.
+        A session that the member has replaced meanwhile has ended already, and its records were released.
         """
         member = session.key
         entry = self._open.get(member)

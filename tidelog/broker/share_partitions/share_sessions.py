@@ -53,6 +53,8 @@ class ShareSession:
     epoch: int = 1
     """The epoch of the next request."""
     partitions: dict[TopicIdAndIndex, bool] = field(default_factory=dict)
+    is_last_request_received: bool = False
+    """Whether the session ends after a request that is being served."""
 
     def must_send(self, partition: TopicIdAndIndex, *, has_records: bool, has_error: bool) -> bool:
         """Return whether a response must contain the result of a partition, and record it as sent.
@@ -111,6 +113,7 @@ class ShareSessions:
                 ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} of {key.group_id} has no session"
             )
         if epoch == FINAL_EPOCH:
+            session.is_last_request_received = True
             return session
         if epoch != session.epoch:
             raise KafkaError(

@@ -3,7 +3,8 @@
 Each receiver gets the metrics of each push. A receiver that forwards them waits in its own task, so that an
 outage behind it is not an error of the client.
 
-Bounds: `telemetry.max.bytes`, before and after decompression; `ELEMENTS_MAX` of `pushed_metrics`.
+Bounds: `telemetry.max.bytes`, before and after decompression; `ELEMENTS_MAX` of `pushed_metrics`;
+`CLIENT_ID_CHARACTERS_MAX` of the client's id.
 Source: KIP-714; ClientMetricsManager of Apache Kafka 4.3.1.
 """
 
@@ -39,6 +40,8 @@ from tidelog.protocol.steps import Steps
 logger = logging.getLogger(__name__)
 
 PRINCIPAL: Final = "principal"
+CLIENT_ID_CHARACTERS_MAX: Final = 256
+"""A client id may have 32,767 bytes, and is kept for each instance and in each resource of its metrics."""
 _ACCEPTED_COMPRESSION: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 _RESERVED_IDS: Final = 2
 """Kafka reserves the ids 0 and 1; no client has one of them."""
@@ -188,7 +191,7 @@ def _attributes(client_instance_id: UUID, context: RequestContext) -> Mapping[st
     """Return the attributes of the client that subscriptions can match."""
     attributes = {client_metrics.CLIENT_INSTANCE_ID: uuid_text(client_instance_id)}
     if context.header.client_id is not None:
-        attributes[client_metrics.CLIENT_ID] = context.header.client_id
+        attributes[client_metrics.CLIENT_ID] = context.header.client_id[:CLIENT_ID_CHARACTERS_MAX]
     name, version = _software(context.client)
     attributes[client_metrics.CLIENT_SOFTWARE_NAME] = name
     attributes[client_metrics.CLIENT_SOFTWARE_VERSION] = version

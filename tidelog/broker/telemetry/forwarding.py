@@ -2,7 +2,8 @@
 
 Metrics wait in a queue. A task writes them in batches, in a thread, and repeats a batch until it is written.
 
-Bounds: `QUEUE_BYTES_MAX` in the queue, further metrics are dropped and counted; `BATCH_BYTES_MAX` at a time.
+Bounds: `QUEUE_BYTES_MAX` of memory in the queue, further metrics are dropped and counted; `BATCH_BYTES_MAX`
+at a time, or one push.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
-QUEUE_BYTES_MAX: Final = 8 * 1024 * 1024
-BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 BACKOFF: Final = ExponentialBackoff(initial_ms=500, max_ms=10_000)
 
 
@@ -71,11 +72,11 @@ class Forwarding:
 
     def receive(self, metrics: PushedMetrics) -> Steps[None]:
         """Add the metrics of one push to the queue."""
-        if self._queued_bytes + metrics.size_bytes > QUEUE_BYTES_MAX:
+        if self._queued_bytes + metrics.memory_bytes > QUEUE_BYTES_MAX:
             self.dropped_count += 1
         else:
             self._queue.append(metrics)
-            self._queued_bytes += metrics.size_bytes
+            self._queued_bytes += metrics.memory_bytes
             self._is_filled.set()
         yield None
 
@@ -89,19 +90,19 @@ class Forwarding:
                 attempts += 1
             for metrics in batch:
                 self._queue.popleft()
-                self._queued_bytes -= metrics.size_bytes
+                self._queued_bytes -= metrics.memory_bytes
             if not self._queue:
                 self._is_filled.clear()
 
     def _next_batch(self) -> list[PushedMetrics]:
         """Return the oldest metrics, which stay in the queue until they are written."""
         batch: list[PushedMetrics] = []
-        size_bytes = 0
+        memory_bytes = 0
         for metrics in self._queue:
-            if batch and size_bytes + metrics.size_bytes > BATCH_BYTES_MAX:
+            if batch and memory_bytes + metrics.memory_bytes > BATCH_BYTES_MAX:
                 break
             batch.append(metrics)
-            size_bytes += metrics.size_bytes
+            memory_bytes += metrics.memory_bytes
         return batch
 
     async def _write(self, batch: Sequence[PushedMetrics]) -> bool:

@@ -5,7 +5,7 @@ the address and the principal of the client. The classes of OpenTelemetry decode
 the extra `otel`, and are imported only if telemetry of clients is enabled.
 
 Bounds: `ELEMENTS_MAX` and `ATTRIBUTES_MAX`, because an empty element has two bytes, and takes many times as
-much memory and time.
+much memory and time. `MEMORY_BYTES_MAX` bounds the attributes that the broker adds to each resource.
 Errors: ValueError for bytes that are not metrics, or have too many elements.
 Source: opentelemetry/proto/metrics/v1/metrics.proto; KIP-714 (attributes).
 """
@@ -31,16 +31,27 @@ Kafka's clients send a resource, a scope, a metric and a value for each metric: 
 """
 ATTRIBUTES_MAX: Final = 1_000
 """The number of attributes of one resource or value, which are read in one step."""
+MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The memory of a push, as it is counted."""
+ELEMENT_BYTES: Final = 130
+"""The memory of a decoded element without its texts."""
+FACTOR_OF_BYTES: Final = 30
+"""The memory of each byte of a push: of texts, and of elements within values and attributes, which are not
+counted. The factor is that of empty ones.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedMetrics:
-    """The metrics of one push. `attributes` describe the client; they are attributes of `data` too."""
+    """The metrics of one push. `attributes` describe the client; they are attributes of `data` too.
+
+    `memory_bytes` is a bound on the memory of `data`, which is a multiple of the bytes that were pushed.
+    """
 
     client_instance_id: UUID
     attributes: Mapping[str, str]
     push_interval_ms: int
-    size_bytes: int
+    memory_bytes: int
     data: MetricsData
 
 
@@ -56,7 +67,7 @@ def decode_metrics(
     except DecodeError as error:
         raise ValueError(f"{len(content)} bytes are not metrics of OpenTelemetry: {error}") from None
     yield None
-    yield from _check_elements(data, len(attributes))
+    memory_bytes = FACTOR_OF_BYTES * len(content) + (yield from _memory_of_elements(data, attributes))
     for each in data.resource_metrics:
         resource = each.resource
         kept = [attribute for attribute in resource.attributes if attribute.key not in attributes]
@@ -69,20 +80,28 @@ def decode_metrics(
         client_instance_id=client_instance_id,
         attributes=attributes,
         push_interval_ms=push_interval_ms,
-        size_bytes=len(content),
+        memory_bytes=memory_bytes,
         data=data,
     )
 
 
-def _check_elements(data: MetricsData, added_count: int) -> Steps[None]:
-    """Raise ValueError for too many elements, if each resource gets `added_count` attributes."""
-    count = len(data.resource_metrics) * (1 + added_count)
+def _memory_of_elements(data: MetricsData, added: Mapping[str, str]) -> Steps[int]:
+    """Return the memory of the elements, if each resource gets the attributes `added`.
+
+    Errors: ValueError for too many elements, and for too long attributes.
+    """
+    count = len(data.resource_metrics) * (1 + len(added))
     parts = chain.from_iterable(map(_element_counts, data.resource_metrics))
     for part in chain((0,), parts):
         count += part
         if count > ELEMENTS_MAX:
             raise ValueError(f"the metrics have more than {ELEMENTS_MAX} elements")
         yield None
+    text_bytes = sum(len(text.encode()) for item in added.items() for text in item)
+    memory_bytes = count * ELEMENT_BYTES + len(data.resource_metrics) * text_bytes
+    if memory_bytes > MEMORY_BYTES_MAX:
+        raise ValueError(f"the metrics with the attributes of the client need {memory_bytes} bytes of memory")
+    return memory_bytes
 
 
 def _element_counts(resource: ResourceMetrics) -> Iterator[int]:

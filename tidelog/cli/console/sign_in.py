@@ -5,7 +5,8 @@ when the console opens a connection for the user, and its access control entries
 cluster without SASL has no users: all requests then have the same session, with the rights of a client that
 has not authenticated.
 
-Bounds: those of `user_sessions`, and SIGN_INS_MAX attempts at a time; further ones get status 503.
+Bounds: those of `user_sessions`, and SIGN_INS_MAX attempts at a time; further ones get status 503. An attempt
+begins when its credentials have been received.
 """
 
 from __future__ import annotations
@@ -90,16 +91,16 @@ class SignInAccess:
             response = web.Response(status=204)
             response.del_cookie(cookie_name(request), path="/")
             return response
+        body = await request.read()
         if self._attempts >= SIGN_INS_MAX or len(self._sessions) + self._attempts >= SESSIONS_MAX:
             return _error(503, "Too many users sign in at the same time, or have signed in.")
         self._attempts += 1
         try:
-            return await self._sign_in(request)
+            return await self._sign_in(request, body)
         finally:
             self._attempts -= 1
 
-    async def _sign_in(self, request: web.Request) -> web.Response:
-        body = await request.read()
+    async def _sign_in(self, request: web.Request, body: bytes) -> web.Response:
         try:
             document = json.loads(body) if len(body) <= CREDENTIALS_BYTES_MAX else None
         except ValueError:

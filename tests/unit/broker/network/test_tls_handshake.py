@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -49,7 +51,16 @@ class TlsClient:
 
 @pytest.fixture
 def sockets() -> Iterator[tuple[SlowSocket, socket.socket]]:
+    with connected_sockets() as both:
+        yield both
+
+
+@contextmanager
+def connected_sockets(receive_buffer_bytes: int = 0) -> Iterator[tuple[SlowSocket, socket.socket]]:
+    """Return the sockets of a server and its client; 0 bytes are the default of the system."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        if receive_buffer_bytes:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         client = socket.create_connection(listening.getsockname())
         accepted, _ = listening.accept()
     server = SlowSocket(fileno=accepted.detach())
@@ -103,8 +114,25 @@ def test_a_client_that_closes_before_its_hello_is_complete_has_disconnected(
     client.sendall(hello[:sent])
     client.close()
     with pytest.raises(ConnectionResetError, match="the client has closed the connection"):
-        for _ in range(2):
+        for _ in range(3):
             handshake.advance()
+
+
+def test_a_client_hello_that_is_larger_than_the_receive_buffer_is_read_in_parts() -> None:
+    """The kernel then reports the socket although fewer bytes have arrived than were requested."""
+    context = context_that_trusts()
+    context.set_alpn_protocols([f"protocol-{number:04}" for number in range(800)])
+    with connected_sockets(receive_buffer_bytes=4096) as (server, client):
+        hello = TlsClient(client, context).first_bytes()
+        assert len(hello) > 10_000
+        client.sendall(hello)
+        handshake = handshake_of(server)
+        for step_count in range(100):
+            if handshake.needs_writable:
+                break
+            assert select.select([server], [], [], 5)[0], f"nothing to read after {step_count} steps"
+            handshake.advance()
+    assert handshake.state is State.SESSION and handshake.needs_writable
 
 
 def test_other_bytes_than_those_of_tls_are_rejected(sockets: tuple[SlowSocket, socket.socket]) -> None:

@@ -13,7 +13,7 @@ from tests.support.messages.otlp_metrics import gauge, metrics_data
 from tests.support.messages.request_contexts import request_context
 from tests.support.metadata.images import image_after_records
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.telemetry.client_telemetry import ClientTelemetry
+from tidelog.broker.telemetry.client_telemetry import CLIENT_ID_CHARACTERS_MAX, ClientTelemetry
 from tidelog.broker.telemetry.pushed_metrics import PushedMetrics
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.cluster.image_difference import difference
@@ -121,6 +121,15 @@ def test_the_receivers_get_the_metrics_with_the_attributes_of_the_client() -> No
     assert (
         metrics.data.resource_metrics[0].scope_metrics[0].metrics[0].name == "org.apache.kafka.producer.rate"
     )
+
+
+def test_a_long_client_id_is_kept_and_added_to_resources_in_part() -> None:
+    fixture = TelemetryFixture()
+    header = fixture.context.header._replace(client_id="c" * 32_767)
+    fixture.context = replace(fixture.context, header=header)
+    assert fixture.push(fixture.request()) is ErrorCode.NONE
+    (metrics,) = fixture.receiver.received
+    assert metrics.attributes["client_id"] == "c" * CLIENT_ID_CHARACTERS_MAX
 
 
 @pytest.mark.parametrize("codec", list(Compression))

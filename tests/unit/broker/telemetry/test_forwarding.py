@@ -53,8 +53,11 @@ async def forwarding_to(
         await forwarding.close()
 
 
-def push(forwarding: Forwarding, number: int) -> None:
-    content = metrics_data(gauge("a", number)).SerializeToString()
+def push(forwarding: Forwarding, number: int, value_count: int = 1) -> None:
+    metric = gauge("a", number)
+    for _ in range(value_count - 1):
+        metric.gauge.data_points.add()
+    content = metrics_data(metric).SerializeToString()
     run_steps(forwarding.receive(run_steps(decode_metrics(UUID(int=number), {}, 1_000, content))))
 
 
@@ -90,8 +93,16 @@ async def test_a_rejected_batch_is_dropped(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_metrics_above_the_bound_of_the_queue_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUEUE_BYTES_MAX", 100)
+    monkeypatch.setattr(module, "QUEUE_BYTES_MAX", 20_000)
     forwarding = Forwarding(ScriptedDestination(), SystemClock(), Random(1))
     for number in range(50):
         push(forwarding, number)
     assert 30 < forwarding.dropped_count < 50
+
+
+async def test_small_pushes_of_many_elements_fill_the_queue_by_their_memory() -> None:
+    """A push of 200 KB with 99,000 values takes 7 to 13 MB of memory when it is decoded."""
+    forwarding = Forwarding(ScriptedDestination(), SystemClock(), Random(1))
+    for number in range(10):
+        push(forwarding, number, value_count=99_000)
+    assert forwarding.dropped_count == 7

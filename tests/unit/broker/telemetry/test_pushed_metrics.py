@@ -10,7 +10,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from tests.support.messages.otlp_metrics import gauge, metrics_data
 from tidelog.broker.telemetry.pushed_metrics import (
     ATTRIBUTES_MAX,
+    ELEMENT_BYTES,
     ELEMENTS_MAX,
+    MEMORY_BYTES_MAX,
     PushedMetrics,
     decode_metrics,
 )
@@ -59,3 +61,19 @@ def test_the_resources_of_a_large_push_are_decoded_in_steps() -> None:
     content = with_empty_resources(count).SerializeToString()
     steps = sum(1 for _ in decode_metrics(UUID(int=2), ATTRIBUTES, 1_000, content))
     assert steps > 2 * count
+
+
+def test_the_memory_of_a_push_includes_its_elements_and_the_added_attributes() -> None:
+    values, resources = with_empty_values(1_000), with_empty_resources(1_000)
+    assert len(values.SerializeToString()) < 3_000
+    assert decoded(values).memory_bytes > 1_000 * ELEMENT_BYTES
+    assert decoded(resources).memory_bytes > 1_000 * (
+        3 * ELEMENT_BYTES + len("client_idcclient_instance_idi")
+    )
+
+
+def test_a_push_of_many_resources_of_a_client_with_long_attributes_is_rejected() -> None:
+    content = with_empty_resources(20_000).SerializeToString()
+    attributes = {"client_id": "c" * (MEMORY_BYTES_MAX // 20_000)}
+    with pytest.raises(ValueError, match="bytes of memory"):
+        run_steps(decode_metrics(UUID(int=2), attributes, 1_000, content))

@@ -13,7 +13,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.waiting import eventually
 from tidelog.cli.console.credentials import Credentials, PasswordForm
 from tidelog.cli.console.session import ClusterSession
-from tidelog.cli.console.sign_in import SignInAccess
+from tidelog.cli.console.sign_in import SIGN_INS_MAX, SignInAccess
 from tidelog.cli.console.user_sessions import (
     SESSION_IDLE_MS,
     SESSION_MS,
@@ -115,3 +115,25 @@ async def test_a_session_ends_when_its_credentials_expire() -> None:
         assert await sessions.use(password_session) is not None
         clock.advance_ns(SESSION_IDLE_MS * 1_000_000)
     assert await sessions.use(password_session) is None
+
+
+async def test_clients_that_do_not_send_their_credentials_do_not_keep_users_from_signing_in() -> None:
+    async def open_session(credentials: Credentials) -> ClusterSession:
+        return cast(ClusterSession, QuickSession())
+
+    sessions = UserSessions(ManualClock(), Random(1))
+    access = SignInAccess(PasswordForm("PLAIN"), open_session, sessions, allows_writes=False)
+    async with TestClient(TestServer(web.Application(middlewares=[access.middleware()]))) as browser:
+        writers = []
+        for _ in range(2 * SIGN_INS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", browser.port)
+            writer.write(
+                b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Expect: 100-continue\r\nContent-Length: 100\r\n\r\n"
+            )
+            assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n", "the console reads the body"
+            writers.append(writer)
+        response = await browser.post("/sign-in", json={"user": "alice", "password": "secret"})
+        assert response.status == 204
+        for writer in writers:
+            writer.close()

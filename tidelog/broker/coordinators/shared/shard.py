@@ -406,7 +406,11 @@ class Shard(Generic[CoordinatorT]):
 
     def _on_timer(self) -> None:
         self._timer_handle = None
-        if self.state is ShardState.ACTIVE:
+        if self.state is not ShardState.ACTIVE:
+            return
+        try:
             for writes in self.coordinator.tick(self.now()):
                 self.perform(writes)
+        finally:
+            # A defect at one deadline must not stop the later ones; the timer logs the error.
             self.schedule_tick()

@@ -287,6 +287,21 @@ async def test_a_defect_of_the_replay_answers_the_commands_of_the_batch() -> Non
     assert [type(error) for error in reported] == [AssertionError]
 
 
+async def test_a_defect_at_one_deadline_does_not_stop_the_later_deadlines() -> None:
+    shard = TableShard(NO_LINGER)
+    now_ms = shard.time.monotonic_ms()
+    shard.table.fails_on = "defect"
+    shard.table.deadlines = [
+        (now_ms + 5, ("k", "defect")),
+        (now_ms + 5, ("l", "same")),
+        (now_ms + 9, ("m", "later")),
+    ]
+    shard.shard.schedule_tick()
+    shard.time.pass_time(20)
+    await loop_iterations()
+    assert shard.table.entries == {"l": "same", "m": "later"}
+
+
 async def test_batched_records_count_as_uncommitted_until_they_are_committed() -> None:
     shard = TableShard(LINGER_MS)
     shard.log.holds_commits = True
