@@ -170,7 +170,12 @@ def explain_document(
         "lineage": [{"leader_epoch": epoch, "start_offset": start} for epoch, start in view.lineage],
         "offset": None if place is None else _place_document(place, where),
         "not_tiered": [
-            {"obstacle": reason.obstacle, "meaning": reason.obstacle.value, "detail": reason.detail}
+            {
+                "obstacle": reason.obstacle,
+                "meaning": reason.obstacle.value,
+                "detail": reason.detail,
+                "since_ms": reason.since_ms,
+            }
             for reason in reasons
         ],
         "departures": [
@@ -216,11 +221,17 @@ def print_explanation(
         subject = f"offset {pending_offset(view) if place is None else place.offset}"
         print(f"\n{subject} is not in remote storage:")
         for reason in reasons:
-            print(f"  {reason.obstacle.value}{f' ({reason.detail})' if reason.detail else ''}")
+            print(f"  {_reason_text(reason)}")
     going = scheduled_deletions(view, count)
     if going:
         print("\nnext segments to expire:")
         print_table(("start", "end", "when", "reason"), [_departure_row(view, each) for each in going])
+
+
+def _reason_text(reason: UploadReason) -> str:
+    since = None if reason.since_ms is None else f"since {time_text(reason.since_ms)}"
+    values = ", ".join(filter(None, (reason.detail, since)))
+    return f"{reason.obstacle.value} ({values})" if values else reason.obstacle.value
 
 
 def _place_document(place: OffsetLocation, where: ByteRange | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.findings import offsets_text, segment_name
@@ -22,6 +22,8 @@ from tidelog.remote.inspection.scheduled_deletions import local_only_bytes
 from tidelog.remote.inspection.states import copy_in_progress, dangling_copies, since_text
 from tidelog.remote.inspection.views import PartitionView
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+
+_NO_LIMIT_MS: Final = 2**63 - 1
 
 
 class Place(Enum):
@@ -65,6 +67,8 @@ class UploadReason(NamedTuple):
 
     obstacle: Obstacle
     detail: str = ""
+    since_ms: int | None = None
+    """When the copy began that waits for the store."""
 
 
 def locate(view: PartitionView, offset: Offset) -> OffsetLocation:
@@ -100,7 +104,7 @@ def upload_reasons(
     """
     reasons = Counter(_upload_reasons(view, offset, store_problem))
     return [
-        reason if count == 1 else UploadReason(reason.obstacle, f"{reason.detail}, {count} times")
+        reason if count == 1 else reason._replace(detail=f"{reason.detail}, {count} times")
         for reason, count in reasons.items()
     ]
 
@@ -119,7 +123,10 @@ def _upload_reasons(view: PartitionView, offset: Offset, store_problem: str | No
             detail += f", the high watermark is {offsets.high_watermark}"
         yield UploadReason(Obstacle.NOT_STABLE, detail)
     if store_problem is not None:
-        yield UploadReason(Obstacle.STORE_FAILS, store_problem)
+        # While the store is not available, a copy is repeated with the same id and keeps its time.
+        waiting = copy_in_progress(view, _NO_LIMIT_MS)
+        since_ms = None if waiting is None else waiting.event_timestamp_ms
+        yield UploadReason(Obstacle.STORE_FAILS, store_problem, since_ms)
     yield from _started_copies(view, offset)
     first = pending_offset(view)
     if first < offset:

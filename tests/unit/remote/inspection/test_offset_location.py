@@ -119,7 +119,19 @@ def test_equal_rows_are_collapsed() -> None:
 def test_the_error_of_the_store_is_the_first_reason() -> None:
     reasons = upload_reasons(events_view(), 200, "s3://tides: AccessDenied (HTTP 403)")
     assert [reason.obstacle for reason in reasons] == [Obstacle.STORE_FAILS, Obstacle.ACTIVE]
-    assert reasons[0].detail == "s3://tides: AccessDenied (HTTP 403)"
+    assert reasons[0] == (Obstacle.STORE_FAILS, "s3://tides: AccessDenied (HTTP 403)", None)
+
+
+def test_an_outage_lasts_since_the_copy_began_that_waits_for_the_store() -> None:
+    waiting = copy_start(3, 200, 250, 7)
+    view = view_of([*EVENTS, waiting], LINEAGE, local_start=130, end=300)
+    later = replace(view, now_ms=waiting.event_timestamp_ms + 3_600_000)
+    reasons = upload_reasons(later, 260, "s3://tides: AccessDenied (HTTP 403)")
+    assert reasons[0] == (
+        Obstacle.STORE_FAILS,
+        "s3://tides: AccessDenied (HTTP 403)",
+        waiting.event_timestamp_ms,
+    )
 
 
 def test_more_pending_bytes_than_an_active_segment_are_reported() -> None:
