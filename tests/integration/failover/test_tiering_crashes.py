@@ -218,8 +218,13 @@ def crash_while_deleting(case: Case, cluster: CrashingCluster, written: Written)
     cluster.settle(written)
     node_id = node_to_kill(case, cluster, written.topic)
     cluster.arm(node_id, case.moment, case.nth)
-    cluster.alter(written.topic, retention_bytes=str(RETAINED_BYTES))
-    cluster.wait_for_death(node_id)
+    with ThreadPoolExecutor(1) as pool:
+        # The node may die before its response is sent: then the request is repeated after the restart.
+        altering = pool.submit(cluster.alter, written.topic, retention_bytes=str(RETAINED_BYTES))
+        cluster.wait_for_death(node_id)
+        if cluster.count == 1:
+            cluster.start(node_id)
+        altering.result()
     continue_without(cluster, written, node_id)
     wait_until(lambda: cluster.audit.borders(written.topic).log_start > 0, "retention", timeout_s=TIMEOUT_S)
     cluster.settle(written)
