@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tests.sim.cluster.replication import partitions_of, running_brokers
 from tests.sim.cluster.violation import Violation
 from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.simulation.cluster import SimulatedCluster
+
+PartitionEpoch = tuple[TopicPartition, int, UUID]
+"""A leader epoch of a partition. A topic that was created again has another id."""
 
 
 class Invariants:
@@ -13,8 +18,8 @@ class Invariants:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
+        self._leaders: dict[PartitionEpoch, int] = {}
+        self._high_watermarks: dict[PartitionEpoch, int] = {}
         self._controllers: dict[int, int] = {}
 
     def check(self) -> None:
@@ -24,7 +29,7 @@ class Invariants:
             for partition in partitions_of(node):
                 if partition.leader is None:
                     continue
-                key = partition.topic_partition, partition.leader_epoch
+                key = partition.topic_partition, partition.leader_epoch, partition.topic_id
                 leader = self._leaders.setdefault(key, node.node_id)
                 if leader != node.node_id:
                     raise Violation(f"{key[0]} has the leaders {leader} and {node.node_id} in epoch {key[1]}")

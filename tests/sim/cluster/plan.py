@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from random import Random
 
+from tests.sim.cluster.workloads.settings import SETTINGS, first_levels, workloads_of
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 
@@ -56,6 +57,10 @@ class Plan:
     config: dict[str, str] = field(default_factory=dict)
     topic_config: dict[str, str] = field(default_factory=dict)
     faults: FaultRates = NO_FAULTS
+    workloads: tuple[str, ...] = ()
+    """Names of `tests.sim.cluster.workloads.settings`."""
+    features: dict[str, int] | None = None
+    """The first feature levels; None for the newest ones."""
 
     def without(self, fault: str) -> Plan:
         """Return the plan without one kind of fault."""
@@ -107,6 +112,10 @@ def plan_of(seed: int) -> Plan:
     )
     if not syncs_every_append:
         faults = _without_two_unclean_ends(faults, random)
+    more = Random(seed * 2)
+    workloads = workloads_of(more)
+    for workload in workloads:
+        config.update(SETTINGS[workload])
     return Plan(
         nodes=random.choice((3, 3, 3, 3, 4, 5)),
         safety_s=random.choice((10.0, 20.0, 30.0)),
@@ -121,4 +130,6 @@ def plan_of(seed: int) -> Plan:
         config=config,
         topic_config=topic_config,
         faults=faults if random.random() < 0.97 else NO_FAULTS,
+        workloads=workloads,
+        features=first_levels(more) if "features" in workloads else None,
     )

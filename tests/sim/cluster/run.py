@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import multiprocessing
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from tests.sim.cluster import transactions
 from tests.sim.cluster.clients import LoadConsumer, LoadProducer, read_everything
@@ -21,15 +19,16 @@ from tests.sim.cluster.ledger import Ledger, check_order
 from tests.sim.cluster.plan import Plan, plan_of
 from tests.sim.cluster.replica_logs import equal_logs
 from tests.sim.cluster.replication import is_fully_replicated
+from tests.sim.cluster.topics import TOPIC, create_topic
 from tests.sim.cluster.transactions import TransactionalProducer, TransactionLedger
 from tests.sim.cluster.violation import Violation
-from tidelog.clients.admin.admin import Admin, NewTopic
-from tidelog.protocol.errors import KafkaError
+from tests.sim.cluster.workloads.registry import CREATE_WORKLOAD
+from tests.sim.cluster.workloads.workload import Client
+from tidelog.clients.admin.admin import NewTopic
 from tidelog.testing.simulation.process import Process
 from tidelog.testing.simulation.scheduler import MS
 from tidelog.testing.simulation.simulation import Simulation
 
-TOPIC = "records"
 CHECK_EVERY_NS = 100 * MS
 SETTLE_S = 3.0
 TRANSACTIONS_END_S = 40.0
@@ -51,20 +50,19 @@ class Outcome:
     faults: dict[str, int]
 
 
-class Client(Protocol):
-    """A client that works until it is stopped."""
-
-    is_stopped: bool
-    task: asyncio.Task[None]
-
-
 class Run:
     """One run of a plan."""
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
         self.plan = plan or plan_of(seed)
-        self.simulation = Simulation(seed, nodes=self.plan.nodes, config=self.plan.config)
+        self.simulation = Simulation(
+            seed,
+            nodes=self.plan.nodes,
+            config=self.plan.config,
+            features=self.plan.features,
+            voters_may_change="voters" in self.plan.workloads,
+        )
         self.ledger = Ledger()
         self.transactions = TransactionLedger()
         self.group = GroupLedger()
@@ -77,15 +75,22 @@ class Run:
         with simulation:
             self._checker = simulation.cluster.client("checker")
             for topic in (TOPIC, transactions.TOPIC):
-                creation = _create_topic(self._checker, simulation.cluster.bootstrap_servers, plan, topic)
+                new = NewTopic(name=topic, num_partitions=plan.partitions, configs=plan.topic_config)
+                creation = create_topic(self._checker, simulation.cluster.bootstrap_servers, new)
                 simulation.run(self._checker, creation)
             self._check_continuously()
             producers, readers = self._start_clients()
+            workloads = [CREATE_WORKLOAD[name](simulation, plan) for name in plan.workloads]
+            for workload in workloads:
+                workload.start()
             faults = Faults(simulation, plan)
             simulation.run_for(plan.safety_s)
             faults.stop()
             simulation.trace.note("faults", "all faults have ended")
+            self._stop([client for workload in workloads for client in workload.clients])
             self._require_recovery()
+            for workload in workloads:
+                workload.check()
             self._stop(producers)
             repeated = self._check_records()
             self._stop(readers)
@@ -168,20 +173,6 @@ class Run:
         before = len(self.ledger.acknowledged)
         if not simulation.run_until(lambda: len(self.ledger.acknowledged) > before + 20, limit_s):
             raise simulation.failure(f"no records are acknowledged {limit_s:g} s after the recovery")
-
-
-async def _create_topic(process: Process, servers: str, plan: Plan, name: str) -> None:
-    while True:
-        try:
-            async with Admin(servers, environment=process.environment) as admin:
-                topic = NewTopic(name=name, num_partitions=plan.partitions, configs=plan.topic_config)
-                for result in (await admin.create_topics([topic])).values():
-                    if isinstance(result, KafkaError):
-                        raise result
-                return
-        except KafkaError as error:
-            if error.code.name == "TOPIC_ALREADY_EXISTS":
-                return
 
 
 def run_seed(seed: int, plan: Plan | None = None) -> Outcome:

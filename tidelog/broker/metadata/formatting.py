@@ -139,7 +139,7 @@ def format_directories(
             directory_id = own.directory_id if own is not None else directory_id
             if voters:
                 initial_voters = voter_set(voters, controller_listener_name(config))
-                _write_voters(fs, path, initial_voters, now_ms)
+                write_voters(fs, path, initial_voters, now_ms)
         write_bootstrap(fs, path, cluster.bootstrap, now_ms)
         MetaPropertiesFile(fs, path).write(
             MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id)
@@ -161,7 +161,8 @@ def _is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: BrokerId)
     return True
 
 
-def _write_voters(fs: FileSystem, path: str, voters: VoterSet, now_ms: int) -> None:
+def write_voters(fs: FileSystem, path: str, voters: VoterSet, now_ms: int) -> None:
+    """Write the first voters of a dynamic quorum into the metadata directory, durably."""
     directory = metadata_directory(path)
     create_directory_durably(fs, directory)
     head = SnapshotHead(now_ms, KRAFT_VERSION_DYNAMIC, voters.to_record())

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.shared.partitioning import partition_for
+from tidelog.broker.metadata.formatting import InitialVoter, voter_set, write_bootstrap, write_voters
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.broker.node.wiring.node_ports import NodePorts
+from tidelog.cluster.features import BOOTSTRAP_LEVELS
 from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
-from tidelog.local_cluster.layout import ClusterLayout, NodeLayout
+from tidelog.local_cluster.layout import CONTROLLER_LISTENER, ClusterLayout, NodeLayout
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.testing.simulation.cleaning_worker import SimulatedCleaningWorker
 from tidelog.testing.simulation.network import Network
-from tidelog.testing.simulation.process import Machine, Process
+from tidelog.testing.simulation.process import FIRST_WALL_MS, Machine, Process
 from tidelog.testing.simulation.scheduler import Scheduler
 
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -29,34 +35,46 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.enable": "false",
 }
 
 
 class SimulatedNode:
     """One node of the cluster: its machine, and the broker while it runs."""
 
-    def __init__(self, machine: Machine, layout: ClusterLayout, node: NodeLayout) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        properties: Mapping[str, str],
+        node_id: int,
+    ) -> None:
         self.machine = machine
-        self.node_id = node.node_id
+        self.node_id = node_id
+        self.directory_id = new_uuid(machine.state.scheduler.rng)
+        """The id of the log directory."""
         self.broker: BrokerNode | None = None
         """None until it has started, and after its end."""
         self.failure: NodeFailure | None = None
         self.is_stopping = False
-        self._layout = layout
-        self._node = node
-        for folder in layout.data_folders(node.node_id):
-            directory_id = new_uuid(machine.state.scheduler.rng)
-            machine.state.disk.makedirs(str(folder))
-            MetaPropertiesFile(machine.state.disk, str(folder)).write(
-                MetaProperties(cluster_id=CLUSTER_ID, node_id=node.node_id, directory_id=directory_id)
-            )
-        machine.state.disk.sync_all()
+        self.cleaning_workers: list[SimulatedCleaningWorker] = []
+        """The running workers of the log cleaner."""
+        self._properties = properties
+
+    def format(self, records: Sequence[MetadataRecord], voters: VoterSet | None) -> None:
+        """Format the log directory with the first records of the cluster, and with its dynamic voters."""
+        disk, folder = self.machine.state.disk, self.log_folder
+        disk.makedirs(folder)
+        if voters is not None:
+            write_voters(disk, folder, voters, FIRST_WALL_MS)
+        write_bootstrap(disk, folder, records, FIRST_WALL_MS)
+        MetaPropertiesFile(disk, folder).write(
+            MetaProperties(cluster_id=CLUSTER_ID, node_id=self.node_id, directory_id=self.directory_id)
+        )
+        disk.sync_all()
 
     @property
     def log_folder(self) -> str:
-        """The first log directory."""
-        return str(self._layout.data_folder(self.node_id))
+        """The log directory."""
+        return self._properties["log.dirs"]
 
     @property
     def is_running(self) -> bool:
@@ -68,7 +86,7 @@ class SimulatedNode:
         process = self.machine.start_process()
         self.is_stopping = False
         self._trace("starts")
-        config = BrokerConfig({**self._layout.properties(self._node), **(overrides or {})})
+        config = BrokerConfig({**self._properties, **(overrides or {})})
         process.start(self._run(process, config))
 
     async def _run(self, process: Process, config: BrokerConfig) -> None:
@@ -80,6 +98,7 @@ class SimulatedNode:
             randomness=process.rng,
             sockets=process.sockets,
             threads=process.executor,
+            start_cleaning_worker=lambda: self._start_cleaning_worker(process),
         )
         try:
             self.broker = await BrokerNode.start(config, ports=ports, cluster_id=CLUSTER_ID, failure=failure)
@@ -92,6 +111,11 @@ class SimulatedNode:
             await self.broker.stop()
         self.broker = None
         self.machine.kill_process()
+
+    def _start_cleaning_worker(self, process: Process) -> SimulatedCleaningWorker:
+        worker = SimulatedCleaningWorker(self.machine.state.disk, process.clock, process.rng)
+        self.cleaning_workers = [each for each in self.cleaning_workers if each.is_running] + [worker]
+        return worker
 
     def stop(self) -> None:
         """Stop cleanly."""
@@ -125,9 +149,21 @@ class SimulatedNode:
 
 
 class SimulatedCluster:
-    """`count` nodes, each broker and controller, which are started by `start`."""
+    """`count` nodes, each broker and controller, which are started by `start`.
 
-    def __init__(self, scheduler: Scheduler, count: int = 3, config: Mapping[str, str] | None = None) -> None:
+    `features` are the first feature levels; None for the newest ones. `voters_may_change` selects a dynamic
+    quorum (KIP-853).
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        count: int = 3,
+        config: Mapping[str, str] | None = None,
+        *,
+        features: Mapping[str, int] | None = None,
+        voters_may_change: bool = False,
+    ) -> None:
         self.scheduler = scheduler
         self.network = Network(scheduler)
         nodes = tuple(
@@ -136,12 +172,36 @@ class SimulatedCluster:
         self.layout = ClusterLayout(Path("/"), CLUSTER_ID, nodes, {**DEFAULTS, **(config or {})})
         self.nodes = {
             node.node_id: SimulatedNode(
-                Machine(self.network, f"node-{node.node_id}", node.host), self.layout, node
+                Machine(self.network, f"node-{node.node_id}", node.host),
+                self._properties(node, voters_may_change),
+                node.node_id,
             )
             for node in nodes
         }
+        levels = BOOTSTRAP_LEVELS if features is None else features
+        records = [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+        voters = self._first_voters() if voters_may_change else None
+        for each in self.nodes.values():
+            each.format(records, voters)
         self.machines = [node.machine for node in self.nodes.values()]
         self._clients = 0
+
+    def _properties(self, node: NodeLayout, voters_may_change: bool) -> dict[str, str]:
+        properties = self.layout.properties(node)
+        if voters_may_change:
+            del properties["controller.quorum.voters"]
+            controllers = [f"{each.host}:{each.controller_port}" for each in self.layout.nodes]
+            properties["controller.quorum.bootstrap.servers"] = ",".join(controllers)
+        return properties
+
+    def _first_voters(self) -> VoterSet:
+        return voter_set(
+            (
+                InitialVoter(node.node_id, node.machine.state.address, CONTROLLER_PORT, node.directory_id)
+                for node in self.nodes.values()
+            ),
+            CONTROLLER_LISTENER,
+        )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -187,6 +247,7 @@ class SimulatedCluster:
     def release(self) -> None:
         """Remove all brokers: the simulation has ended."""
         for node in self.nodes.values():
+            node.cleaning_workers.clear()
             node.broker = node.failure = None
         self.network.endpoints.clear()
         self.network.listeners.clear()

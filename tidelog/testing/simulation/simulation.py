@@ -37,10 +37,20 @@ class SimulationFailure(AssertionError):
 class Simulation:
     """A context manager: the cluster exists within the block; `trace` remains after it."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        config: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        voters_may_change: bool = False,
+    ) -> None:
         self.scheduler = Scheduler(seed)
         self.trace = self.scheduler.trace
-        self.cluster = SimulatedCluster(self.scheduler, nodes, config)
+        self.cluster = SimulatedCluster(
+            self.scheduler, nodes, config, features=features, voters_may_change=voters_may_change
+        )
         self._guard = Guard(lambda: self.scheduler.now_ns)
         self._log_lines = LogLines(self.scheduler)
         self._stack = ExitStack()

@@ -9,7 +9,6 @@ from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
-from tidelog.broker.logs.cleaning.worker_process import WorkerProcess
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.log_work_queue import LogWorkQueue
 from tidelog.broker.metadata.store import MetadataStore
@@ -61,7 +60,7 @@ class LogsPart:
         self.dynamic_config = DynamicBrokerConfig(config)
         self.cleaner = LogCleaner(
             self.manager,
-            WorkerProcess,
+            context.ports.start_cleaning_worker,
             context.threads.cleaning,
             self._clock,
             lambda: self.dynamic_config.current,

@@ -1,4 +1,4 @@
-"""The ports of a node to its machine: disk, clock, sockets, connections, random numbers, threads."""
+"""The ports of a node to its machine: disk, clock, sockets, connections, random numbers, threads, workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
+from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerProcess
 from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
 from tidelog.clients.config.environment import Environment, SystemEnvironment
@@ -34,6 +35,7 @@ class NodePorts:
     randomness: Randomness
     sockets: Sockets
     threads: StartThreads
+    start_cleaning_worker: StartWorker
 
 
 def system_ports(*, fs: FileSystem | None = None, clock: Clock | None = None) -> NodePorts:
@@ -45,6 +47,7 @@ def system_ports(*, fs: FileSystem | None = None, clock: Clock | None = None) ->
         randomness=SYSTEM_RANDOMNESS,
         sockets=SYSTEM_SOCKETS,
         threads=lambda count, name: ThreadPoolExecutor(count, thread_name_prefix=name),
+        start_cleaning_worker=WorkerProcess,
     )
 
 

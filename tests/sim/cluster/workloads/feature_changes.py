@@ -1,0 +1,88 @@
+"""Rolling upgrades: the feature levels of a cluster begin low, and rise while clients work.
+
+A level never decreases, and at the end all nodes have the newest levels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.sim.cluster.plan import Plan
+from tests.sim.cluster.replication import running_brokers
+from tests.sim.cluster.violation import Violation
+from tests.sim.cluster.waiting import wait_until
+from tests.sim.cluster.workloads.workload import AdminClient, Client, until_done
+from tidelog.clients.admin.admin import Admin
+from tidelog.cluster.features import BOOTSTRAP_LEVELS
+from tidelog.testing.simulation.scheduler import MS
+from tidelog.testing.simulation.simulation import Simulation
+
+PAUSE_S = 4.0
+CHECK_EVERY_NS = 100 * MS
+
+
+class FeatureChanges:
+    """Raises one level at a time."""
+
+    def __init__(self, simulation: Simulation, plan: Plan) -> None:
+        self._simulation = simulation
+        self._cluster = simulation.cluster
+        self._plan = plan
+        self._process = simulation.cluster.client("upgrader")
+        self._highest: dict[str, int] = {}
+        self._newest_offset = -1
+        self.clients: list[Client] = []
+
+    def start(self) -> None:
+        """Start the operator."""
+        self.clients.append(AdminClient(self._simulation, self._process, self._perform))
+        self._check_levels()
+
+    def check(self) -> None:
+        """Raise all levels, and require that each node has them."""
+        simulation = self._simulation
+        simulation.run(self._process, self._raise_all())
+        if not wait_until(simulation, lambda: not self._difference(), self._plan.liveness_s):
+            raise Violation(self._difference())
+
+    async def _perform(self, admin: Admin) -> None:
+        rng = self._process.rng
+        await asyncio.sleep(rng.uniform(0, PAUSE_S))
+        levels = (await admin.describe_features()).finalized
+        name = rng.choice(sorted(BOOTSTRAP_LEVELS))
+        level = levels.get(name, 0)
+        if level < BOOTSTRAP_LEVELS[name]:
+            await admin.update_features({name: rng.randint(level + 1, BOOTSTRAP_LEVELS[name])})
+
+    async def _raise_all(self) -> None:
+        async with Admin(self._cluster.bootstrap_servers, environment=self._process.environment) as admin:
+
+            async def raise_levels() -> None:
+                levels = (await admin.describe_features()).finalized
+                higher = {
+                    name: level for name, level in BOOTSTRAP_LEVELS.items() if levels.get(name, 0) < level
+                }
+                if higher:
+                    await admin.update_features(higher)
+
+            await until_done(raise_levels)
+
+    def _check_levels(self) -> None:
+        """Require that no level of the newest metadata decreases. Errors: Violation."""
+        if any(True for _ in running_brokers(self._cluster)):
+            image = self._cluster.image
+            if image.offset >= self._newest_offset:
+                self._newest_offset = image.offset
+                for name, level in image.features.items():
+                    if level < self._highest.get(name, 0):
+                        raise Violation(f"{name} decreased from {self._highest[name]} to {level}")
+                    self._highest[name] = level
+        self._simulation.scheduler.after(CHECK_EVERY_NS, self._check_levels)
+
+    def _difference(self) -> str:
+        """Return the first node with other levels; empty if there is none."""
+        for node in running_brokers(self._cluster):
+            levels = node.broker.services.image().features if node.broker is not None else {}
+            if dict(levels) != dict(BOOTSTRAP_LEVELS):
+                return f"node {node.node_id} has the levels {dict(levels)}"
+        return ""
