@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -112,6 +113,8 @@ def _latency_turn(log_bytes: int, brokers: Brokers) -> Findings:
     topics = [f"{TOPIC}-{number}" for number in range(LATENCY_LOGS)]
     for topic in topics:
         _fill(brokers, topic, log_bytes, RECORD_SIZES[0])
+    # Otherwise the pages of these logs would be written to the disk during the first measurement.
+    os.sync()
     time.sleep(SETTLE_S)
     before_ms = _p99_ms(brokers)
     with ThreadPoolExecutor(1) as pool:
