@@ -25,7 +25,8 @@ finish() {
         echo "FAILED; the last log lines of the nodes:"
         "${COMPOSE[@]}" logs --tail 30 || true
     fi
-    docker rm -f tidelog-smoke >/dev/null 2>&1 || true
+    docker rm -f tidelog-smoke kafka-1 kafka-2 kafka-3 >/dev/null 2>&1 || true
+    docker network rm tidelog-smoke >/dev/null 2>&1 || true
     "${COMPOSE[@]}" down -v --timeout 20 >/dev/null 2>&1 || true
     rm -rf "$WORK"
     exit "$code"
@@ -112,6 +113,34 @@ chmod 755 "$WORK/volume"
 docker run --rm -v "$WORK/volume:/var/lib/tidelog" tidelog:dev 2>"$WORK/failure" && exit 1
 grep "belongs to user .*, and the broker runs as user 10001" "$WORK/failure"
 
+step "the environment for three nodes that the apache/kafka image documents, and a health check by kafka-topics.sh"
+docker network create tidelog-smoke >/dev/null
+for node in 1 2 3; do
+    docker run -d --name "kafka-$node" --network tidelog-smoke -p "127.0.0.1:$((node + 1))9092:9092" \
+        -e KAFKA_NODE_ID="$node" \
+        -e KAFKA_PROCESS_ROLES=broker,controller \
+        -e KAFKA_LISTENER_SECURITY_PROTOCOL_MAP=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT \
+        -e KAFKA_CONTROLLER_QUORUM_VOTERS=1@kafka-1:9093,2@kafka-2:9093,3@kafka-3:9093 \
+        -e KAFKA_LISTENERS=PLAINTEXT://:19092,CONTROLLER://:9093,PLAINTEXT_HOST://:9092 \
+        -e KAFKA_INTER_BROKER_LISTENER_NAME=PLAINTEXT \
+        -e KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka-$node:19092,PLAINTEXT_HOST://localhost:$((node + 1))9092" \
+        -e KAFKA_CONTROLLER_LISTENER_NAMES=CONTROLLER \
+        -e CLUSTER_ID=4L6g3nShT-eMCtK--X86sw \
+        -e KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR=1 \
+        -e KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS=0 \
+        -e KAFKA_TRANSACTION_STATE_LOG_MIN_ISR=1 \
+        -e KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR=1 \
+        -e KAFKA_LOG_DIRS=/tmp/kraft-combined-logs \
+        tidelog:dev >/dev/null
+done
+kafka_topics() { docker exec kafka-1 /opt/kafka/bin/kafka-topics.sh --bootstrap-server kafka-1:19092 "$@"; }
+wait_for 60 "three nodes with the environment of apache/kafka" \
+    kafka_topics --create --topic greetings --partitions 3 --replication-factor 3
+echo hello | "${TIDELOG[@]}" produce greetings -b localhost:29092,localhost:39092,localhost:49092
+[ "$("${TIDELOG[@]}" consume greetings -o beginning -e -b localhost:39092)" = hello ]
+docker rm -f kafka-1 kafka-2 kafka-3 >/dev/null
+docker network rm tidelog-smoke >/dev/null
+
 step "a topic of 6 partitions and 3 replicas, $RECORDS records"
 "${TIDELOG[@]}" topic create smoke -p 6 -r 3 -b "$ALL"
 produce 1 "$RECORDS"
@@ -130,7 +159,10 @@ for node in node1 node2 node3; do
 done
 
 step "stop and start all nodes"
+stopped=$SECONDS
 "${COMPOSE[@]}" stop
+echo "stopped in $((SECONDS - stopped)) s"
+[ $((SECONDS - stopped)) -le 3 ]
 "${COMPOSE[@]}" up -d --wait
 wait_for 60 "all replicas in sync" is_fully_replicated
 consume_all "$ALL" "$written"

@@ -58,6 +58,13 @@ def test_nodes_of_the_compose_files_advertise_each_listener(file: str) -> None:
     assert [re.findall(r"(\w+)://[\w.]+:", each) for each in advertised] == [names] * 3
 
 
+@pytest.mark.parametrize("file", ["compose.yaml", "secured.yaml"])
+def test_no_node_of_the_compose_files_depends_on_another(file: str) -> None:
+    """Nodes would stop one after the other, and the last one would wait for a quorum."""
+    text = (ROOT / "docker" / file).read_text()
+    assert re.findall(r"depends_on: \{node", text) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
