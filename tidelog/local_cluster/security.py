@@ -17,15 +17,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.base.randomness import SYSTEM_RANDOMNESS
-from tidelog.clients.admin.admin import Admin, ScramUpsertion
 from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.local_cluster.private_files import write_private
 from tidelog.protocol.errors import KafkaError
-from tidelog.security.certificate_authority import DAY, Authority
 from tidelog.security.jaas import jaas_text
 from tidelog.security.scram.credentials import SCRAM_MECHANISMS, random_text
 
@@ -36,8 +35,8 @@ SECURE_LISTENER: Final = "SECURE"
 _AUTHORITY: Final = "ca"
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 """The names of users that have a certificate: each is the name of a file, and a common name."""
+_LIFETIME: Final = timedelta(days=3650)
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_LIFETIME: Final = 3650 * DAY
 _PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -98,6 +97,9 @@ class ClusterSecurity:
         return cluster_security
 
     def _issue_certificates(self, hosts: Sequence[str]) -> None:
+        # Imported here: cryptography is large, and most clusters of tests have no certificates.
+        from tidelog.security.certificate_authority import Authority
+
         authority = Authority.create("Tidelog development CA", lifetime=_LIFETIME)
         authority.write(self._ca_path)
         names = tuple(dict.fromkeys((*_HOSTS, *hosts)))
@@ -195,6 +197,9 @@ class ClusterSecurity:
 
     async def create_users(self, bootstrap_servers: str) -> None:
         """Create the users of SCRAM in a running cluster. Errors: KafkaError."""
+        # Imported here: a cluster without security does not need the client.
+        from tidelog.clients.admin.admin import Admin, ScramUpsertion
+
         mechanism = SCRAM_MECHANISMS.get(self.security.mechanism)
         if self.security.protocol == "SSL" or mechanism is None or not self.security.users:
             return
@@ -213,6 +218,8 @@ class ClusterSecurity:
 
         A password that was changed in the cluster stays in use.
         """
+        from tidelog.clients.admin.admin import Admin
+
         async with Admin(**self.node_client_settings(bootstrap_servers).tidelog) as admin:
             existing_users = await admin.describe_user_scram_credentials()
         if existing_users.keys().isdisjoint(self.security.users):

@@ -16,6 +16,7 @@ with its `client_settings`. The marker `tidelog` has the arguments of `EmbeddedC
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -54,11 +55,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         del config.stash[_IMPORTS]
 
 
+def _cluster_class() -> type[EmbeddedCluster]:
+    """Import the broker without collections of garbage: its modules stay in memory."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        from tidelog.testing.embedded import EmbeddedCluster
+    finally:
+        # Moves all objects to the oldest generation. Otherwise the next collection would visit them.
+        gc.freeze()
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+    return EmbeddedCluster
+
+
 @contextmanager
 def _running_cluster(request: pytest.FixtureRequest, **defaults: Any) -> Iterator[EmbeddedCluster]:
     """Run a cluster with `defaults` and the options of the markers; the closest marker has precedence."""
-    from tidelog.testing.embedded import EmbeddedCluster
-
     options = dict(defaults)
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         unknown = sorted(marker.kwargs.keys() - {*_CLUSTER_OPTIONS, *_TOPIC_OPTIONS})
@@ -68,7 +82,7 @@ def _running_cluster(request: pytest.FixtureRequest, **defaults: Any) -> Iterato
             pytest.fail(f"marker {MARKER}: unknown option {wrong}; allowed are: {allowed}", pytrace=False)
         options |= marker.kwargs
     topics, topic_config = options.pop("topics", ()), options.pop("topic_config", None)
-    with EmbeddedCluster(**options) as cluster:
+    with _cluster_class()(**options) as cluster:
         cluster.create_topics(topics, topic_config)
         yield cluster
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
@@ -126,6 +127,21 @@ def test_a_clock_only_advances_and_monotonic_time_does_not_jump() -> None:
     assert clock.monotonic_ms() - monotonic_ms < 3_600_000
     with pytest.raises(ValueError, match="time can only advance"):
         clock.advance(timedelta(seconds=-1))
+
+
+def test_the_first_use_of_the_fixture_imports_nothing_that_a_plain_broker_does_not_need() -> None:
+    program = (
+        "import gc, sys\n"
+        "from tidelog.testing.pytest_plugin import _cluster_class\n"
+        "with _cluster_class()(): pass\n"
+        "print(gc.isenabled(), gc.get_freeze_count(), *sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    is_enabled, frozen, *modules = done.stdout.split()
+    assert (is_enabled, frozen) == ("True", "0")
+    unneeded = ("cryptography", "tidelog.clients.admin.admin", "tidelog.broker.backup", "numpy", "aiohttp")
+    assert [name for name in unneeded if name in modules] == []
 
 
 def test_the_finder_finds_only_this_package() -> None:

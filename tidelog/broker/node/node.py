@@ -48,7 +48,6 @@ from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
-from tidelog.broker.node.wiring.cluster_backup import create_backup
 from tidelog.broker.node.wiring.console import create_console
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
 from tidelog.broker.node.wiring.node_ports import NodePorts, system_ports
@@ -106,8 +105,11 @@ class BrokerNode:
                 context.observability.health_checks.append(
                     lambda: None if logs.directories.online else "every log directory is offline"
                 )
-            backup = create_backup(context, quorum)
-            if backup is not None:
+            if config.is_controller and config.tidelog_backup_interval_ms >= 0:
+                # Imported here: most nodes write no backups.
+                from tidelog.broker.node.wiring.cluster_backup import create_backup
+
+                backup = create_backup(context, quorum)
                 await stages.start(Stage(name="backups", stop=[backup.stop]))
             await stages.start(Stage(name="metrics endpoint", start=[context.observability.start]))
             if broker is not None and (console := create_console(context, broker.network)) is not None:

@@ -16,11 +16,9 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
-def create_backup(context: NodeContext, quorum: QuorumPart) -> PeriodicBackup | None:
-    """Return the backup of this node, which follows the quorum; None if it is disabled."""
+def create_backup(context: NodeContext, quorum: QuorumPart) -> PeriodicBackup:
+    """Return the backup of this node, a controller, which follows the quorum."""
     config, store = context.config, quorum.raft.store
-    if not config.is_controller or config.tidelog_backup_interval_ms < 0:
-        return None
     listener = config.inter_broker_listener
     security = context.security_of(listener)
 
