@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka test-frameworks test-collector bench-spark-kafka docs release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-manifests test-monitoring new-user test-kafka-tools test-spark-kafka test-frameworks test-collector bench-spark-kafka docs release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,30 @@ crash-tier: $(STAMP) ## kill -9 a node at every step of tiering, and check every
 test-docker: $(STAMP) ## test the compose clusters, also the secured one, in containers; needs a Docker engine
 	docker/smoke.sh
 	$(BIN)/python -m tests.harness.secured_compose
+
+new-user: ## install as a new user in a clean container, and run the commands of README and tutorial; needs Docker
+	docker/new_user.sh
+
+# The schemas of Kubernetes are part of this package: nothing else is downloaded.
+.cache/manifests/bin/kubernetes-validate:
+	$(PYTHON) -m venv .cache/manifests
+	.cache/manifests/bin/python -m pip install --quiet kubernetes-validate==1.37.0
+
+test-manifests: .cache/manifests/bin/kubernetes-validate ## check the manifests of Kubernetes, and the unit of systemd if it is installed
+	$< --strict docker/kubernetes.yaml
+	@if ! command -v systemd-analyze >/dev/null; then echo "systemd-analyze is not installed: the unit is not checked"; else \
+	  sed 's:/opt/tidelog/bin:$(CURDIR)/.cache/manifests/bin:' docker/tidelog.service > .cache/manifests/tidelog.service; \
+	  systemd-analyze verify --man=no .cache/manifests/tidelog.service; fi
+
+# Debian's package of Prometheus is unpacked, not installed.
+PROMETHEUS ?= $(or $(patsubst %/,%,$(dir $(shell command -v promtool))),$(CURDIR)/.cache/prometheus/usr/bin)
+
+$(CURDIR)/.cache/prometheus/usr/bin/promtool:
+	mkdir -p .cache/prometheus
+	cd .cache/prometheus && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .
+
+test-monitoring: $(STAMP) $(PROMETHEUS)/promtool ## load rules and dashboard into a real Prometheus, and check all names with promtool
+	TIDELOG_PROMETHEUS=$(PROMETHEUS) $(BIN)/pytest tests/integration/monitoring
 
 # With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
 # bcprov; Kafka's own come from Maven), the tests also share tiered storage with brokers of Apache Kafka.

@@ -6,6 +6,7 @@ kept in .cache/frameworks.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -25,10 +26,18 @@ def command_of(example: FrameworkExample) -> list[str]:
     program = FOLDER / example.file
     if program.suffix != ".java":
         return [str(environment(example)), str(program)]
-    jars = ENVIRONMENTS / program.stem
-    copy = ["mvn", "-q", "-f", str(program.parent / "pom.xml"), "dependency:copy-dependencies"]
-    subprocess.run([*copy, f"-DoutputDirectory={jars}"], check=True)
-    return ["java", "-Xmx512m", "-cp", f"{jars}/*", str(program)]
+    return ["java", "-Xmx512m", str(program)]
+
+
+def jars(example: FrameworkExample) -> dict[str, str]:
+    """Return the variable with the jars of the pom.xml next to an example; download them."""
+    program = FOLDER / example.file
+    if not (pom := program.parent / "pom.xml").exists():
+        return {}
+    folder = ENVIRONMENTS / f"{program.stem}-jars"
+    copy = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    subprocess.run(copy, check=True)
+    return {"CLASSPATH": f"{folder}/*"}
 
 
 def environment(example: FrameworkExample) -> Path:
@@ -38,7 +47,8 @@ def environment(example: FrameworkExample) -> Path:
     text = "\n".join(example.packages)
     if not stamp.exists() or stamp.read_text() != text:
         venv.create(folder, clear=True, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *example.packages], check=True)
+        if example.packages:
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *example.packages], check=True)
         stamp.write_text(text)
     return python
 
@@ -46,9 +56,15 @@ def environment(example: FrameworkExample) -> Path:
 def run(example: FrameworkExample, servers: str) -> str | None:
     """Run an example; return what is wrong, or None."""
     try:
-        command = [*command_of(example), servers]
+        command, variables = [*command_of(example), servers], {**os.environ, **jars(example)}
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ENVIRONMENTS
+            command,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            cwd=ENVIRONMENTS,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)

@@ -10,7 +10,8 @@ from typing import Final
 class FrameworkExample:
     """A program in examples/frameworks, which gets the bootstrap servers as its argument.
 
-    The packages of a program in Java are those of the pom.xml in its folder.
+    If its folder has a pom.xml, the jars of the program are those of this file. The packages of a program in
+    Java are only shown.
     """
 
     file: str
@@ -32,4 +33,5 @@ EXAMPLES: Final = (
         ("org.apache.kafka:kafka-streams:4.3.1",),
         "counts {high=3, low=1, slack=1}",
     ),
+    FrameworkExample("kafka_connect/copy_file.py", (), "copied ['high', 'low', 'slack']"),
 )
