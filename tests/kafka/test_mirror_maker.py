@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,22 +13,15 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.kafka_node import MixedCluster
-from tests.kafka.mixed_clients import MixedClients
-from tests.reference_software.kafka_programs import Engine
+from tests.kafka.one_kafka import run_one_kafka
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tidelog.base.properties import parse_properties, properties_text
-from tidelog.local_cluster.ports import free_ports
 from tidelog.testing.embedded import EmbeddedCluster
 
 COUNT = 200
 COMMITTED = 120
 WITHIN_S = 240.0
-ALONE = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 FAST = {
     "replication.factor": "1",
     "offset-syncs.topic.replication.factor": "1",
@@ -48,21 +42,11 @@ FAST = {
 @pytest.fixture(scope="module")
 def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Run one process of Apache Kafka that is broker and controller."""
-    cluster = MixedCluster(tmp_path_factory.mktemp("kafka"), settings=ALONE)
-    if not list(cluster.jars.glob("connect-mirror-*.jar")):
-        pytest.skip(f"{cluster.jars} has no connect-mirror: run the mvn of `make test-kafka-tools`")
-    node = cluster.add(1, Engine.KAFKA, "broker,controller")
-    (port,) = free_ports(1)
-    controller = f"127.0.0.1:{port}"
-    node.settings["listeners"] = f"PLAINTEXT://{node.address},CONTROLLER://{controller}"
-    node.settings["controller.quorum.voters"] = f"1@{controller}"
-    try:
-        cluster.format(node)
-        cluster.start(node)
-        MixedClients(cluster).wait_for_brokers(1)
-        yield cluster
-    finally:
-        cluster.end()
+    jars = Path(os.environ["TIDELOG_KAFKA_JARS"])
+    if not list(jars.glob("connect-mirror-*.jar")):
+        pytest.skip(f"{jars} has no connect-mirror: run the mvn of `make test-kafka-tools`")
+    with run_one_kafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka.cluster
 
 
 def documented_properties(old: str, new: str) -> dict[str, str]:

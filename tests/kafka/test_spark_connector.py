@@ -10,38 +10,19 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from tests.kafka.kafka_node import MixedCluster
-from tests.kafka.mixed_clients import MixedClients
-from tests.reference_software.kafka_programs import Engine
+from tests.kafka.one_kafka import run_one_kafka
 from tests.support.spark.local_spark import local_spark
 from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark.topics import create_topic, rows_by_offset, varied_records
-from tidelog.local_cluster.ports import free_ports
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ALONE = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run one process of Apache Kafka that is broker and controller."""
-    cluster = MixedCluster(tmp_path_factory.mktemp("kafka"), settings=ALONE)
-    node = cluster.add(1, Engine.KAFKA, "broker,controller")
-    (port,) = free_ports(1)
-    controller = f"127.0.0.1:{port}"
-    node.settings["listeners"] = f"PLAINTEXT://{node.address},CONTROLLER://{controller}"
-    node.settings["controller.quorum.voters"] = f"1@{controller}"
-    try:
-        cluster.format(node)
-        cluster.start(node)
-        MixedClients(cluster).wait_for_brokers(1)
-        yield node.address
-    finally:
-        cluster.end()
+    with run_one_kafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka.node.address
 
 
 @pytest.fixture(scope="module")
