@@ -1,9 +1,12 @@
-"""A group of many members: the time and the broker's CPU of rebalances, and the rate of commits.
+"""A group of many members: the time and the broker's CPU of rebalances, the rate and the latency of commits.
 
 Each member has a connection of its own with one request in flight, and one partition. A rebalance begins when
 one more member joins. All members send a heartbeat at once then, so that the interval of heartbeats is no
 part of the result; members without news send the next one after a pause that bounds the load of the
 coordinator. A rebalance ends when every member has its partitions and no member has to revoke one.
+
+The rate is that of members which always have a commit in flight. The latency is measured at a fixed rate,
+from the scheduled time of each commit.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from uuid import uuid4
 import uvloop
 
 from benchmarks.loads.group_members import ClassicMember, ConsumerMember, StreamsMember
-from benchmarks.loads.options import main
+from benchmarks.loads.options import main, percentile
 from benchmarks.processes import tree_cpu_seconds
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
@@ -33,6 +36,8 @@ WITHIN_S: Final = 120.0
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_PER_MEMBER: Final = 0.0002
 """At most 5,000 heartbeats per second of members without news."""
+COMMITS_PER_S: Final = 1_000
+"""The fixed rate at which the latency of commits is measured."""
 RETRY_S: Final = 0.05
 CONNECTING_MAX: Final = 50
 
@@ -146,6 +151,25 @@ class Group:
 
         return sum(await asyncio.gather(*map(repeat, self.members)))
 
+    async def commit_at(self, per_second: float, seconds: float) -> list[float]:
+        """Let the members commit alternately at a fixed rate; return the milliseconds of each commit, sorted.
+
+        A commit that is sent late counts from its scheduled time.
+        """
+        taken: list[float] = []
+        started = time.perf_counter()
+
+        async def commit(member: Member, scheduled: float) -> None:
+            await member.commit()
+            taken.append((time.perf_counter() - scheduled) * 1e3)
+
+        async with asyncio.TaskGroup() as commits:
+            for number in range(int(per_second * seconds)):
+                scheduled = started + number / per_second
+                await asyncio.sleep(max(0.0, scheduled - time.perf_counter()))
+                commits.create_task(commit(self.members[number % len(self.members)], scheduled))
+        return sorted(taken)
+
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections:
@@ -198,7 +222,10 @@ class Group:
 def groups(
     host: str, port: int, topic: str, members: int, protocol: str, seconds: float, pids: Sequence[int]
 ) -> dict[str, Any]:
-    """Form a group; measure rebalances of one more member, then commits, for about `seconds` each."""
+    """Form a group; measure rebalances of one more member, the rate of commits, and their latency.
+
+    Each takes about `seconds`.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     group = Group(BrokerAddress(-1, host, port), topic, members, protocol=protocol)
@@ -225,6 +252,7 @@ async def _measure(group: Group, members: int, seconds: float, pids: Sequence[in
         commits = await group.commit_for(seconds)
 
     commit_s, commit_cpu_s = await cost(commit, pids)
+    taken_ms = await group.commit_at(COMMITS_PER_S, seconds)
     group.close()
     return {
         "formed_ms": formed_s * 1e3,
@@ -232,6 +260,8 @@ async def _measure(group: Group, members: int, seconds: float, pids: Sequence[in
         "rebalance_cpu_ms": sum(cpu for _, cpu in rebalances) / len(rebalances) * 1e3,
         "commits_per_s": commits / commit_s,
         "cpu_us_per_commit": commit_cpu_s / commits * 1e6,
+        "commit_p50_ms": percentile(taken_ms, 0.5),
+        "commit_p99_ms": percentile(taken_ms, 0.99),
     }
 
 

@@ -1,9 +1,10 @@
 """Transactional producers at a fixed rate: the durations of transactions and of their requests.
 
-Every producer uses transaction.version 2 and its own connections, as clients do: the first Produce to a
-partition adds it to the transaction, so its time includes the verification. A transaction is two Produce
-requests to each of its partitions, to all partitions in parallel, then EndTxn. A request that fails with a
-retriable error is sent again after `RETRY_S`; the measured time includes the retries.
+Every producer has its own connections, as clients do. With transaction.version 2 the first Produce to a
+partition adds it to the transaction, so its time includes the verification. Older clients send
+AddPartitionsToTxn with all partitions first. A transaction is two Produce requests to each of its partitions,
+to all partitions in parallel, then EndTxn. A request that fails with a retriable error is sent again after
+`RETRY_S`; the measured time includes the retries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
@@ -24,6 +25,11 @@ from tidelog.clients.transport.connecting import ConnectionSettings, open_connec
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -41,6 +47,12 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 PRODUCE_VERSION: Final = 12
 """The last with topic names; the broker adds partitions to the transaction."""
 END_VERSION: Final = 5
+OLD_PRODUCE_VERSION: Final = 11
+OLD_END_VERSION: Final = 4
+ADD_VERSION: Final = 3
+"""The versions of clients that add partitions themselves."""
+PARTITIONS_EACH: Final = 2
+"""The number of partitions of a transaction."""
 TRANSACTION: Final = 1
 ACKS_ALL: Final = -1
 TIMEOUT_MS: Final = 60_000
@@ -93,8 +105,10 @@ class Times:
 class Producer:
     """A producer with one transactional id."""
 
-    def __init__(self, number: int, topic: str, times: Times) -> None:
+    def __init__(self, number: int, topic: str, times: Times, *, adds_partitions: bool) -> None:
+        """`adds_partitions`: send AddPartitionsToTxn, as older clients do."""
         self._id = f"producer-{number}"
+        self._adds_partitions = adds_partitions
         self._topic = topic
         self._times = times
         self._connections: dict[int, BrokerConnection] = {}
@@ -102,6 +116,8 @@ class Producer:
         self._leaders: dict[int, int] = {}
         self._coordinator = -1
         self._producer_id, self._epoch = -1, -1
+        self._sequences: Counter[int] = Counter()
+        """The next sequence number of each partition."""
 
     async def start(self, bootstrap: BrokerAddress) -> None:
         """Find the leaders and the coordinator, and initialize the producer id."""
@@ -137,16 +153,33 @@ class Producer:
     async def transaction(self, partitions: Sequence[int]) -> None:
         """Write to each of the partitions and commit."""
         started = time.perf_counter()
+        if self._adds_partitions:
+            await self._retry("add", partial(self._add, partitions))
+            self._times.add("add", started)
         await asyncio.gather(*(self._write(partition) for partition in partitions))
         committing = time.perf_counter()
         await self._retry("commit", self._commit)
         self._times.add("commit", committing)
         self._times.add("transaction", started)
 
+    async def _add(self, partitions: Sequence[int]) -> int:
+        topic = AddPartitionsToTxnTopic(name=self._topic, partitions=tuple(partitions))
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=(topic,),
+        )
+        response = await self._request(self._coordinator, request, AddPartitionsToTxnResponse, ADD_VERSION)
+        [result] = response.results_by_topic_v3_and_below
+        codes = (each.partition_error_code for each in result.results_by_partition)
+        return next(filter(None, codes), 0)
+
     async def _write(self, partition: int) -> None:
-        for sequence, kind in enumerate(("first", "next")):
+        for kind in ("first", "next"):
             started = time.perf_counter()
-            await self._retry(kind, partial(self._produce, partition, sequence))
+            await self._retry(kind, partial(self._produce, partition, self._sequences[partition]))
+            self._sequences[partition] += 1
             self._times.add(kind, started)
 
     async def _produce(self, partition: int, sequence: int) -> int:
@@ -166,7 +199,8 @@ class Producer:
             timeout_ms=30_000,
             topic_data=(TopicProduceData(name=self._topic, partition_data=(data,)),),
         )
-        response = await self._request(self._leaders[partition], request, ProduceResponse, PRODUCE_VERSION)
+        version = OLD_PRODUCE_VERSION if self._adds_partitions else PRODUCE_VERSION
+        response = await self._request(self._leaders[partition], request, ProduceResponse, version)
         return response.responses[0].partition_responses[0].error_code
 
     async def _commit(self) -> int:
@@ -176,9 +210,11 @@ class Producer:
             producer_epoch=self._epoch,
             committed=True,
         )
-        response = await self._request(self._coordinator, request, EndTxnResponse, END_VERSION)
-        if not response.error_code:
+        version = OLD_END_VERSION if self._adds_partitions else END_VERSION
+        response = await self._request(self._coordinator, request, EndTxnResponse, version)
+        if not response.error_code and not self._adds_partitions:
             self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+            self._sequences.clear()
         return response.error_code
 
     async def _retry(self, kind: str, attempt: Callable[[], Awaitable[int]]) -> None:
@@ -212,12 +248,12 @@ def transactions(
     producers: int,
     per_second: float,
     seconds: float,
-    partitions_each: int = 2,
+    adds_partitions: bool = False,
 ) -> dict[str, Any]:
     """Run `per_second` transactions for `seconds`, evenly among the producers; return percentiles in ms."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return asyncio.run(_run(servers, topic, partitions, producers, per_second, seconds, partitions_each))
+    return asyncio.run(_run(servers, topic, partitions, producers, per_second, seconds, adds_partitions))
 
 
 async def _run(
@@ -227,12 +263,12 @@ async def _run(
     producers: int,
     per_second: float,
     seconds: float,
-    partitions_each: int,
+    adds_partitions: bool,
 ) -> dict[str, Any]:
     host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
     bootstrap = BrokerAddress(-1, host, int(port))
     times = Times()
-    started = [Producer(number, topic, times) for number in range(producers)]
+    started = [Producer(number, topic, times, adds_partitions=adds_partitions) for number in range(producers)]
     for producer in started:
         await producer.start(bootstrap)
     begins = time.monotonic()
@@ -246,8 +282,8 @@ async def _run(
                 return
             await asyncio.sleep(max(0.0, at - time.monotonic()))
             times.is_measuring = time.monotonic() - begins >= WARM_UP_S
-            first = (number + turn) * partitions_each
-            await producer.transaction([(first + each) % partitions for each in range(partitions_each)])
+            first = (number + turn) * PARTITIONS_EACH
+            await producer.transaction([(first + each) % partitions for each in range(PARTITIONS_EACH)])
 
     await asyncio.gather(*(run_producer(number, producer) for number, producer in enumerate(started)))
     for producer in started:
@@ -257,8 +293,8 @@ async def _run(
 
 def _findings(times: Times) -> dict[str, Any]:
     findings: dict[str, Any] = {"retries": dict(times.retries)}
-    for kind in ("first", "next", "commit", "transaction"):
-        ordered = sorted(times.taken[kind])
+    for kind, taken in times.taken.items():
+        ordered = sorted(taken)
         for name, share in {"p50": 0.5, "p99": 0.99}.items():
             findings[f"{kind}_{name}_ms"] = percentile(ordered, share)
     return findings

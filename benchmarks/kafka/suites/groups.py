@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.kafka.brokers import Brokers, Setup
 from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite
+from benchmarks.loads.groups import COMMITS_PER_S
 from benchmarks.processes import run_load
 
 TOPIC: Final = "grouped"
@@ -27,8 +28,17 @@ METRICS: Final = (
     Metric(key="rebalance_cpu_ms", name="broker CPU for it", unit="ms", better=Better.LOWER),
     Metric(key="commits_per_s", name="commits", unit="1/s", better=Better.HIGHER),
     Metric(key="cpu_us_per_commit", name="broker CPU per commit", unit="us", better=Better.LOWER),
+    *(
+        Metric(
+            key=f"commit_{percentile}_ms",
+            name=f"a commit at {COMMITS_PER_S:,}/s",
+            variant=percentile,
+            unit="ms",
+            better=Better.LOWER,
+        )
+        for percentile in ("p50", "p99")
+    ),
 )
-
 
 MANY_GROUPS: Final = 1_000
 MANY_GROUPS_SETTINGS: Final = {
@@ -98,7 +108,7 @@ def _case(protocol: str, members: int, effort: Effort) -> Case:
         prepare=partial(_prepare, protocol, members),
         prepare_s=2.0 + members / 500,
         turn=partial(_turn, protocol, members, effort.seconds),
-        turn_s=2 * effort.seconds + 1.0 + members / 250,
+        turn_s=3 * effort.seconds + 1.0 + members / 250,
         clean_up=lambda brokers: brokers.delete_topic(TOPIC),
     )
 
@@ -128,6 +138,6 @@ GROUPS: Final = Suite(
     what="a group of 10, 100 and 1,000 members with a partition each, by the classic, the consumer and "
     "the streams protocol, and 1,000 groups of 10 members by the consumer protocol: the time and the "
     "broker's CPU until all members have their partitions after one more joins (all send a heartbeat at "
-    "once), and the rate of commits with one in flight for each member",
+    "once), the rate of commits with one in flight for each member, and their latency at a fixed rate",
     cases=group_cases,
 )

@@ -16,13 +16,13 @@ from tests.support.configs import log_config
 from tests.support.logs.partition_logs import append, append_marker, batch, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
+    encode_record as encode_group_record,
+)
+from tidelog.broker.coordinators.groups.records.coordinator_records import group_tombstone
+from tidelog.broker.coordinators.groups.records.offset_records import (
     CommittedOffset,
-    group_tombstone,
     offset_commit,
     offset_tombstone,
-)
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    encode_record as encode_group_record,
 )
 from tidelog.cluster.metadata_log_codec import encode_record as encode_metadata_record
 from tidelog.protocol.batch import iterate_headers

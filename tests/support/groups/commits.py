@@ -16,7 +16,7 @@ async def commit_offsets(
     """Commit the offsets of topics with names and ids. Raise KafkaError with the error of all partitions."""
     prepared = await slices.complete(service.offset_commits.prepare(request, request.topics))
     committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    service.offset_commits.commit(request, version, prepared, committed.set_result)
+    service.offset_commits.commit(request, version, prepared.writes, committed.set_result)
     error = await committed
     if error is not ErrorCode.NONE:
         raise KafkaError(error)

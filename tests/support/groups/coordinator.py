@@ -20,9 +20,9 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.offset_commands import prepare_commit
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
+from tidelog.broker.coordinators.groups.services.prepared_commits import prepare_commit
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.shared.moment import Moment
@@ -365,7 +365,8 @@ class GroupCoordinatorFixture:
         """Return the outcome of a commit. Raise KafkaError if the sender may not commit."""
         metadata_bytes_max = self.config.offset_metadata_max_bytes
         prepared = run_steps(prepare_commit(request, request.topics, self.now, metadata_bytes_max))
-        return self.coordinator.offsets.commit(request, version, self.now, prepared)
+        writes = self.coordinator.offsets.commit(request, version, self.now, prepared.writes).writes
+        return Outcome(prepared.response, writes)
 
     def offsets(self, group_id: str = "g") -> dict[tuple[str, int], int]:
         """Return all committed offsets of a group."""

@@ -9,7 +9,9 @@
 There are two kinds of handlers. A *typed* handler takes a decoded message and returns the response, a
 future, a coroutine, or steps that return one of these. The result of a future is the response, or the steps
 that return it. A *raw* handler takes the Request and responds to it at any time. Coroutines run as tasks of
-the request channel, which bounds them; see `Dispatcher.register`.
+the request channel, which bounds them; see `Dispatcher.register`. A typed handler may have a *direct* one,
+which serves the frequent form of a request as a raw handler does. It returns False for all other requests,
+and the typed handler serves these.
 
 No request delays the others for long: large requests are decoded and large responses are encoded in slices
 (`tidelog.broker.scheduling.slices`). Steps run in slices, too. If the client disconnects, they are cancelled
@@ -26,6 +28,7 @@ from tidelog.base.clock import Clock
 from tidelog.broker.api.element_release import ElementRelease
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
 from tidelog.broker.api.registered_api import (
+    DirectHandler,
     HandlerResult,
     RawHandler,
     RegisteredApi,
@@ -119,19 +122,27 @@ class Dispatcher:
         self._entries: dict[int, RegisteredApi] = {}
 
     def register(
-        self, key: ApiKey, handler: TypedHandler[Any], *, uses_slot: bool = True, is_cancellable: bool = False
+        self,
+        key: ApiKey,
+        handler: TypedHandler[Any],
+        *,
+        direct: DirectHandler | None = None,
+        uses_slot: bool = True,
+        is_cancellable: bool = False,
     ) -> None:
         """Register `handler` for the API `key`.
 
         A coroutine takes one of queued.max.requests slots while it runs. A handler that waits for other
         clients or for a timeout must not take a slot: it is a plain function that returns a future, or it is
         registered with `uses_slot=False`. If the client disconnects, futures are cancelled, and coroutines
-        that are registered with `is_cancellable=True`.
+        that are registered with `is_cancellable=True`. `direct` takes no slot, and checks by itself what
+        clients may do.
         """
         entry = self._add(key)
         if self._guard is not None:
             handler = self._guard.guard(key, handler)
-        entry.typed, entry.uses_slot, entry.is_cancellable = handler, uses_slot, is_cancellable
+        entry.typed, entry.direct = handler, direct
+        entry.uses_slot, entry.is_cancellable = uses_slot, is_cancellable
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
         """Register a handler that responds to requests of the API `key` itself; it takes no slot."""
@@ -159,7 +170,8 @@ class Dispatcher:
             request.limit(self._quotas.of(request))
             began_ns = self.clock.monotonic_ns()
         if entry.raw is None:
-            self._dispatch_typed(request, entry)
+            if entry.direct is None or not self._serve_directly(request, entry, entry.direct):
+                self._dispatch_typed(request, entry)
         else:
             try:
                 entry.raw(request)
@@ -216,6 +228,14 @@ class Dispatcher:
             return response
 
     # ---- typed handlers
+
+    def _serve_directly(self, request: Request, entry: RegisteredApi, direct: DirectHandler) -> bool:
+        """Return whether the direct handler serves the request, or has failed; then it needs no other."""
+        try:
+            return direct(request)
+        except Exception as error:
+            self._responses.fail(request, entry, None, error)
+            return True
 
     def _dispatch_typed(self, request: Request, entry: RegisteredApi) -> None:
         if not entry.uses_slot:

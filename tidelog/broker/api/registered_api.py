@@ -1,6 +1,6 @@
-"""One API that a dispatcher serves: its versions, its handler and its metrics.
+"""One API that a dispatcher serves: its versions, its handlers and its metrics.
 
-There are two kinds of handlers; `tidelog.broker.api.dispatch` describes them.
+`tidelog.broker.api.dispatch` describes the kinds of handlers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ Response: TypeAlias = ApiMessage | Steps[ApiMessage]
 HandlerResult: TypeAlias = ApiMessage | Awaitable[Response] | Steps[ApiMessage | Awaitable[Response]]
 TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
 RawHandler: TypeAlias = Callable[[Request], None]
+DirectHandler: TypeAlias = Callable[[Request], bool]
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class RegisteredApi:
     on_failed: Callable[[Request, RegisteredApi, ApiMessage | None, BaseException], None]
     raw: RawHandler | None = None
     typed: TypedHandler[Any] | None = None
+    direct: DirectHandler | None = None
     uses_slot: bool = True
     is_cancellable: bool = False
 

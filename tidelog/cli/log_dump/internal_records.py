@@ -48,15 +48,16 @@ def decoder_named(name: str) -> Decoder:
 
 
 def _offsets(record: Record) -> dict[str, Any]:
-    from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record
+    from tidelog.broker.coordinators.groups.records.coordinator_records import decode_messages
 
-    decoded_record = decode_record(record.key, record.value)
-    if decoded_record is None:
+    messages = decode_messages(record.key, record.value)
+    if messages is None:
         return {"type": "unknown", "key_type": _version(record.key or b"", "key")}
+    key, value = messages
     return {
-        "type": type(decoded_record.key).__name__.removesuffix("Key"),
-        "key": to_json(decoded_record.key),
-        "value": None if decoded_record.value is None else to_json(decoded_record.value),
+        "type": type(key).__name__.removesuffix("Key"),
+        "key": to_json(key),
+        "value": None if value is None else to_json(value),
     }
 
 

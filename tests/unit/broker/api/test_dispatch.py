@@ -157,6 +157,37 @@ async def test_raw_and_parking_handlers_bypass_a_full_channel() -> None:
 
 
 @on_both_loops
+async def test_a_direct_handler_serves_what_it_accepts_and_the_typed_handler_all_other_requests() -> None:
+    forever = asyncio.Event()
+
+    def direct(request: Request) -> bool:
+        if b"small" not in bytes(request.body):
+            return False
+        request.respond(
+            encode_response(ApiKey.HEARTBEAT, 4, request.header.correlation_id, HeartbeatResponse())
+        )
+        return True
+
+    async def wait_forever(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+        await forever.wait()
+        return ListGroupsResponse()
+
+    broker = DispatchingBroker(limit=1)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat, direct=direct)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, wait_forever)
+    async with run_broker(broker):
+        client, full = await broker.connect(), await broker.connect()
+        response = await send_request(client, HeartbeatRequest(group_id="other"), 4)
+        assert response == HeartbeatResponse(throttle_time_ms=5)
+        await send(full, ListGroupsRequest(), 4)
+        await eventually(lambda: broker.channel.running_count == 1)
+        # It needs no slot of the request channel.
+        assert await send_request(client, HeartbeatRequest(group_id="small"), 4) == HeartbeatResponse()
+        assert broker.metrics.apis["Heartbeat"].requests[4] == 2
+        forever.set()
+
+
+@on_both_loops
 async def test_a_waiting_request_of_a_disconnected_client_is_removed() -> None:
     gate = asyncio.Event()
     calls = 0
@@ -209,7 +240,7 @@ async def test_a_kafka_error_becomes_its_code_in_the_response(how: str) -> None:
         assert broker.metrics.apis["Heartbeat"].errors == {ErrorCode.NOT_COORDINATOR: 5}
 
 
-@pytest.mark.parametrize("how", ["plain", "coroutine", "raw", "later", "nonsense"])
+@pytest.mark.parametrize("how", ["plain", "coroutine", "raw", "direct", "later", "nonsense"])
 @on_both_loops
 async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
     how: str, caplog: pytest.LogCaptureFixture
@@ -226,11 +257,16 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
     def raw(request: Request) -> None:
         raise ZeroDivisionError("our own bug")
 
+    def direct(request: Request) -> bool:
+        raise ZeroDivisionError("our own bug")
+
     def fail_later(request: Request) -> None:
         asyncio.get_running_loop().call_soon(request.fail, ZeroDivisionError("our own bug"))
 
     broker = DispatchingBroker()
-    if how in ("raw", "later"):
+    if how == "direct":
+        broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat, direct=direct)
+    elif how in ("raw", "later"):
         broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else fail_later)
     else:
         handlers: dict[str, Callable[[RequestContext, Any], Any]] = {

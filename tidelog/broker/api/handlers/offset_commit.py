@@ -71,7 +71,7 @@ class OffsetCommitHandler:
                 )
 
         try:
-            self._commits.commit(request, version, prepared, on_completed)
+            self._commits.commit(request, version, prepared.writes, on_completed)
         except KafkaError as error:
             return (yield from results(OffsetCommitResponse(), error.code))
         self._topics.slices.release_later(topics)

@@ -52,6 +52,7 @@ from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandle
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.api.handlers.metadata import MetadataHandler
 from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
+from tidelog.broker.api.handlers.offset_commit_direct import DirectOffsetCommit
 from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -210,7 +211,11 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
-    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups.offset_commits, topics).handle)
+    dispatcher.register(
+        ApiKey.OFFSET_COMMIT,
+        OffsetCommitHandler(groups.offset_commits, topics).handle,
+        direct=DirectOffsetCommit(groups.offset_commits, topics).handle,
+    )
     dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, topics).handle)
     dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, topics).handle)
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups, authorizer).handle)

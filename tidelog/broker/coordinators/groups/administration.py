@@ -12,9 +12,10 @@ from typing import Final
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
-from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.offset_store import OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, offset_tombstone
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.offset_records import OffsetKey, offset_tombstone
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, OffsetGroup, tombstones_of
 from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState

@@ -41,8 +41,8 @@ from tidelog.broker.coordinators.groups.records.consumer_group_records import Co
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CoordinatorRecord,
     GroupMetadataRecord,
-    OffsetCommitRecord,
 )
+from tidelog.broker.coordinators.groups.records.offset_records import OffsetCommitRecord
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
@@ -139,8 +139,8 @@ class GroupCoordinator:
     ) -> None:
         """Apply one record of the log."""
         if isinstance(record, OffsetCommitRecord):
-            if record.value is not None and record.key.group not in self._groups:
-                self._groups.create(record.key.group, None)
+            if record.value is not None and record.key.group_id not in self._groups:
+                self._groups.create(record.key.group_id, None)
             self._offsets.replay(record, record_offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
             self._replay_group(record)

@@ -11,9 +11,8 @@ from typing import Final
 
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
-from tidelog.broker.coordinators.groups.offset_store import OffsetKey
 from tidelog.broker.coordinators.groups.rebalance_counts import CONSUMER, SHARE, STREAMS, RebalanceCounts
-from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
+from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffset, OffsetKey
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState

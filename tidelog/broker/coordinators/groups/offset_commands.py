@@ -11,39 +11,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Protocol
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
-from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.offset_store import OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    CoordinatorRecord,
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.offset_records import (
     OffsetCommitRecord,
-    encode_record,
+    OffsetKey,
     offset_tombstone,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, is_subscribed_to
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_commit
 from tidelog.broker.coordinators.groups.sync import check_generation
-from tidelog.broker.coordinators.shared import outcome
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
-from tidelog.protocol.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -51,73 +42,26 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
-BROKER_RETENTION = -1
-NO_EXPIRY = -1
-# The latest expiry: a commit with a longer retention time is kept until then.
-_END_OF_TIME_MS = 2**63 - 1
 
 
-class PreparedCommit(NamedTuple):
-    """The response and the writes of a commit, if its sender is allowed to commit."""
+class CommitSender(Protocol):
+    """The sender of an OffsetCommit, as the request or its view identifies it."""
 
-    response: OffsetCommitResponse
-    writes: Writes
+    @property
+    def group_id(self) -> str: ...
 
+    @property
+    def generation_id_or_member_epoch(self) -> int: ...
 
-def prepare_commit(
-    request: OffsetCommitRequest,
-    topics: Iterable[OffsetCommitRequestTopic],
-    now: Moment,
-    metadata_bytes_max: int,
-) -> Steps[PreparedCommit]:
-    """Return the part of a commit of `topics` that depends on the request alone; `commit` does the rest.
+    @property
+    def member_id(self) -> str: ...
 
-    Every topic has its name and its id, which the caller has looked up. An offset with more than
-    `metadata_bytes_max` of metadata is left out.
-    """
-    expire_wall_ms = NO_EXPIRY
-    if request.retention_time_ms != BROKER_RETENTION:
-        expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
-    records: list[OffsetCommitRecord] = []
-    encoded: list[tuple[bytes, bytes | None]] = []
-    responses = []
-    for topic in topics:
-        results = []
-        for partition in topic.partitions:
-            error = ErrorCode.NONE
-            metadata = partition.committed_metadata or ""
-            if len(metadata) > metadata_bytes_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                record = OffsetCommitRecord(
-                    OffsetCommitKey(
-                        group=request.group_id, topic=topic.name, partition=partition.partition_index
-                    ),
-                    OffsetCommitValue(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp=now.wall_ms,
-                        expire_timestamp=expire_wall_ms,
-                        topic_id=topic.topic_id,
-                    ),
-                )
-                records.append(record)
-                encoded.append(encode_record(record))
-            results.append(
-                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-            )
-            yield None
-        responses.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
-        )
-    writes: Writes = outcome.Writes(records, encoded=encoded)
-    return PreparedCommit(OffsetCommitResponse(topics=tuple(responses)), writes)
+    @property
+    def group_instance_id(self) -> str | None: ...
 
 
 class OffsetCommands:
@@ -131,46 +75,41 @@ class OffsetCommands:
         self._rebalance = rebalance
         self._config = config
 
-    def commit(
-        self, request: OffsetCommitRequest, version: int, now: Moment, prepared: PreparedCommit
-    ) -> Outcome[OffsetCommitResponse]:
-        """Commit the offsets that `prepare_commit` has prepared.
+    def commit(self, sender: CommitSender, version: int, now: Moment, writes: Writes) -> Outcome[None]:
+        """Commit the offsets of `writes`, which were prepared for the sender's request.
 
         The command reads the group, and no offsets. So commits can be batched: none depends on the records of
-        the others. Raise KafkaError if the sender may not commit at all.
+        the others. Raise KafkaError if the sender may not commit at all; nothing has changed then.
         """
-        self._groups.check_has_offsets(request.group_id)
-        group = self._groups.get(request.group_id)
-        consumer_group = self._groups.consumers.find(request.group_id)
-        streams_group = self._groups.streams.find(request.group_id)
-        writes = prepared.writes
-        if consumer_group is not None:
-            check_commit(consumer_group, _committer(request, version), partitions_of(writes.records))
-        elif streams_group is not None:
+        groups, group_id = self._groups, sender.group_id
+        groups.check_has_offsets(group_id)
+        if (consumer_group := groups.consumers.find(group_id)) is not None:
+            check_commit(consumer_group, _committer(sender, version), partitions_of(writes.records))
+        elif (streams_group := groups.streams.find(group_id)) is not None:
             check_streams_commit(
-                streams_group, _committer(request, version), named_partitions_of(writes.records)
+                streams_group, _committer(sender, version), named_partitions_of(writes.records)
             )
-        elif group is not None:
-            self._check_sender(group, request, now)
-        elif request.generation_id_or_member_epoch >= 0:
+        elif (group := groups.get(group_id)) is not None:
+            self._check_sender(group, sender, now)
+        elif sender.generation_id_or_member_epoch >= 0:
             code = (
                 ErrorCode.GROUP_ID_NOT_FOUND
                 if version >= GROUP_ID_NOT_FOUND_FROM_VERSION
                 else ErrorCode.ILLEGAL_GENERATION
             )
-            raise KafkaError(code, f"Group {request.group_id} not found.")
-        return Outcome(prepared.response, writes)
+            raise KafkaError(code, f"Group {group_id} not found.")
+        return Outcome(None, writes)
 
-    def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:
-        generation = request.generation_id_or_member_epoch
+    def _check_sender(self, group: Group, sender: CommitSender, now: Moment) -> None:
+        generation = sender.generation_id_or_member_epoch
         if generation < 0 and group.state is GroupState.EMPTY:
             return
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
+        if generation < 0 and not sender.member_id and sender.group_instance_id is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {group.group_id} has members; only they may commit",
             )
-        member = group.check_member(request.member_id, request.group_instance_id)
+        member = group.check_member(sender.member_id, sender.group_instance_id)
         check_generation(group, generation)
         if group.state is GroupState.COMPLETING_REBALANCE:
             # The member knows the generation, so it must send SyncGroup first.
@@ -235,9 +174,9 @@ def named_partitions_of(records: Iterable[CoordinatorRecord]) -> Iterator[TopicP
             yield TopicPartition(record.key.topic, record.key.partition)
 
 
-def _committer(request: OffsetCommitRequest, version: int) -> Committer:
-    epoch = request.generation_id_or_member_epoch
-    return Committer(request.member_id, request.group_instance_id, epoch, version)
+def _committer(sender: CommitSender, version: int) -> Committer:
+    epoch = sender.generation_id_or_member_epoch
+    return Committer(sender.member_id, sender.group_instance_id, epoch, version)
 
 
 def ids_differ(left: UUID, right: UUID) -> bool:

@@ -22,11 +22,12 @@ from typing import Final
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.offset_store import OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
+from tidelog.broker.coordinators.groups.records.offset_records import (
     CommittedOffset,
-    CoordinatorRecord,
+    OffsetKey,
     offset_tombstone,
 )
 from tidelog.broker.coordinators.groups.registry import (

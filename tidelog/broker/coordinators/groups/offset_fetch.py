@@ -13,8 +13,8 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.offset_access import check_fetch
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
-from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
-from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset
+from tidelog.broker.coordinators.groups.offset_store import OffsetStore
+from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffset, OffsetKey
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_fetch
 from tidelog.protocol.errors import ErrorCode

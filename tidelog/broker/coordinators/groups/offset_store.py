@@ -13,18 +13,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset, OffsetCommitRecord
+from tidelog.broker.coordinators.groups.records.offset_records import (
+    CommittedOffset,
+    OffsetCommitRecord,
+    OffsetKey,
+)
 from tidelog.protocol.ids import Offset, ProducerId
-
-
-class OffsetKey(NamedTuple):
-    """Identifies the offset of a group in a partition."""
-
-    group_id: str
-    topic: str
-    partition: int
 
 
 class OffsetTable:
@@ -41,19 +36,25 @@ class OffsetTable:
 
     def put(self, key: OffsetKey, value: CommittedOffset | None) -> None:
         """Set the offset, or remove it if `value` is None."""
-        if value is not None:
-            topics = self._groups.setdefault(key.group_id, {})
-            partitions = topics.setdefault(key.topic, {})
-            self.size += key.partition not in partitions
-            partitions[key.partition] = value
+        group_id, topic, partition = key
+        if value is None:
+            self._remove(group_id, topic, partition)
             return
-        topics = self._groups.get(key.group_id, {})
-        partitions = topics.get(key.topic, {})
-        self.size -= partitions.pop(key.partition, None) is not None
+        try:
+            partitions = self._groups[group_id][topic]
+        except KeyError:
+            partitions = self._groups.setdefault(group_id, {}).setdefault(topic, {})
+        self.size += partition not in partitions
+        partitions[partition] = value
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._groups.get(group_id, {})
+        partitions = topics.get(topic, {})
+        self.size -= partitions.pop(partition, None) is not None
         if not partitions:
-            topics.pop(key.topic, None)
+            topics.pop(topic, None)
         if not topics:
-            self._groups.pop(key.group_id, None)
+            self._groups.pop(group_id, None)
 
     def offsets_of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """Return the offsets of one group by topic and partition. The caller must not change them."""
@@ -88,15 +89,15 @@ class OffsetStore:
 
     def replay(self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId) -> None:
         """Apply one record; `producer_id` is -1 unless the record is part of a transaction."""
-        key = OffsetKey(record.key.group, record.key.topic, record.key.partition)
-        if record.value is None:
+        key, appended = record
+        if appended is None:
             self._put(key, None, record_offset)
             if self.has_open_transaction(key):
                 for offsets in self._in_transactions.values():
                     if offsets.pop(key, None) is not None:
                         self._ending.append((record_offset, key))
             return
-        value = CommittedOffset.from_value(record.value, record_offset)
+        value = appended.appended_at(record_offset)
         if producer_id < 0:
             self._put(key, value, record_offset)
         else:

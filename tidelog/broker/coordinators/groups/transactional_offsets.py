@@ -18,10 +18,10 @@ from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
 from tidelog.broker.coordinators.groups.offset_commands import named_partitions_of, partitions_of
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
+from tidelog.broker.coordinators.groups.records.coordinator_records import encode_record
+from tidelog.broker.coordinators.groups.records.offset_records import (
     CommittedOffset,
     OffsetCommitRecord,
-    encode_record,
     offset_commit,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry

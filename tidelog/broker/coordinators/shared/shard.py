@@ -198,7 +198,7 @@ class Shard(Generic[CoordinatorT]):
             self._linger.add(writes.records, self._encoded(writes), on_completed, key)
         else:
             on_completed(ErrorCode.NONE)
-        self.schedule_tick()
+            self.schedule_tick()
         return reply
 
     def flush_batch(self) -> None:
@@ -224,6 +224,8 @@ class Shard(Generic[CoordinatorT]):
         batch.release_records()
         if error is not ErrorCode.NONE:
             batch.complete(error)
+        # Once for all commands of the batch, which may have moved deadlines.
+        self.schedule_tick()
 
     def _append(self, writes: Writes[Any], on_completed: CompletionCallback | None) -> ErrorCode:
         """Append and replay one batch; return NONE, or the error of an append that has changed nothing."""

@@ -10,12 +10,8 @@ import pytest
 from tests.support.groups.group_service import GROUP, GroupServiceFixture
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.waiting import TIMEOUT_S
-from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    CommittedOffset,
-    GroupMetadataRecord,
-    encode_record,
-    offset_commit,
-)
+from tidelog.broker.coordinators.groups.records.coordinator_records import GroupMetadataRecord, encode_record
+from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffset, offset_commit
 from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.coordinator_records.group_metadata import (
     GroupMetadataKey,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
-from tidelog.broker.coordinators.groups.records.coordinator_records import CommittedOffset, offset_commit
+from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffset, offset_commit
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

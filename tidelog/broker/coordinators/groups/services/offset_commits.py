@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.offset_commands import PreparedCommit, prepare_commit
+from tidelog.broker.coordinators.groups.offset_commands import CommitSender
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.services.prepared_commits import (
+    PreparedCommit,
+    prepare_commit,
+    writes_of_view,
+)
 from tidelog.broker.coordinators.shared.append_batch import CompletionCallback
+from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.cluster.image import TopicImage
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tidelog.protocol.steps import Steps
+from tidelog.protocol.views.offset_commit_view import CommitTopic, OffsetCommitRequestView
 
 
 class OffsetCommitService:
@@ -36,21 +45,44 @@ class OffsetCommitService:
         return prepare_commit(request, topics, self._shards.now(), self._metadata_bytes_max)
 
     def commit(
-        self,
-        request: OffsetCommitRequest,
-        version: int,
-        prepared: PreparedCommit,
-        on_completed: CompletionCallback,
+        self, sender: CommitSender, version: int, writes: Writes, on_completed: CompletionCallback
     ) -> None:
         """Commit offsets; call `on_completed` when they are committed, or with the error of the response.
 
         Raise KafkaError if the sender may not commit, or if this node does not serve the group.
         """
-        shard = self._shards.active_shard(request.group_id)
         try:
-            shard.perform_batched(
-                lambda coordinator: coordinator.offsets.commit(request, version, shard.now(), prepared),
-                lambda error: on_completed(error_of_append(error)),
-            )
+            self._commit(sender, version, self._shards.now(), writes, on_completed)
         finally:
-            self._slices.release_later(prepared.writes.records, prepared.writes.encoded or ())
+            self._slices.release_later(writes.records, writes.encoded or ())
+
+    def commit_view(
+        self,
+        view: OffsetCommitRequestView,
+        topics: Iterable[tuple[TopicImage, CommitTopic]],
+        version: int,
+        on_completed: CompletionCallback,
+    ) -> bool:
+        """Do the same as `commit` for a small request, whose partitions all exist.
+
+        Return False, and change nothing, if the metadata of an offset are too long.
+        """
+        now = self._shards.now()
+        writes = writes_of_view(view.group_id, topics, now, self._metadata_bytes_max)
+        if writes is None:
+            return False
+        self._commit(view, version, now, writes, on_completed)
+        return True
+
+    def _commit(
+        self,
+        sender: CommitSender,
+        version: int,
+        now: Moment,
+        writes: Writes,
+        on_completed: CompletionCallback,
+    ) -> None:
+        self._shards.active_shard(sender.group_id).perform_batched(
+            lambda coordinator: coordinator.offsets.commit(sender, version, now, writes),
+            lambda error: on_completed(error_of_append(error)),
+        )

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
-    CommittedOffset,
     GroupMetadataRecord,
-    OffsetCommitRecord,
     decode_record,
     encode_record,
     group_tombstone,
+)
+from tidelog.broker.coordinators.groups.records.offset_records import (
+    CommittedOffset,
+    OffsetCommitRecord,
     offset_commit,
     offset_tombstone,
 )
@@ -64,9 +66,7 @@ def test_offset_values_of_all_versions_are_read(version: int) -> None:
         key = key_type + encode(OffsetCommitKey(group="g", topic="t", partition=1), 0)
         record = decode_record(key, version.to_bytes(2) + encode(value, version))
         assert isinstance(record, OffsetCommitRecord)
-        assert record.value is not None
-        committed = CommittedOffset.from_value(record.value, 11)
-        assert (committed.offset, committed.metadata, committed.record_offset) == (7, "m", 11)
+        assert record == offset_commit("g", "t", 1, CommittedOffset(7, 3, metadata="m"))
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -137,8 +137,8 @@ def test_offset_commits_round_trip(
     )
     record = decode_record(*encode_record(offset_commit("g", "t", 0, committed)))
     assert isinstance(record, OffsetCommitRecord)
-    assert record.value is not None
-    read = CommittedOffset.from_value(record.value, -1)
+    read = record.value
+    assert read is not None
     assert (read.offset, read.metadata, read.expire_wall_ms) == (offset, metadata, expire)
     if expire == -1:
         assert read == committed
