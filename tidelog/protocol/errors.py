@@ -151,6 +151,9 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    # That of Enum is a function of Python, and gives another hash than that of the equal int.
+    __hash__ = int.__hash__
+
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed if it is sent again."""

@@ -71,6 +71,9 @@ class State(IntEnum):
     CLOSING = 8
     CLOSED = 9
 
+    # That of Enum is a function of Python.
+    __hash__ = int.__hash__
+
 
 _ENDS: Final = frozenset({State.CLOSING, State.CLOSED})
 _FROM_OPEN: Final = frozenset({State.PEER_CLOSED, State.END_OF_STREAM, State.DRAINING}) | _ENDS
@@ -354,7 +357,7 @@ class ConnectionCore:
         if request is not self.request:
             return False
         self.buffer.drop_frame()
-        if not keeps_message:
+        if not keeps_message and self._admission.cost_bytes:
             self._release_memory()
         return True
 

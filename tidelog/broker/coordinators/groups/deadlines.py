@@ -42,6 +42,9 @@ class DeadlineKind(Enum):
     STREAMS_INITIAL_DELAY = 10
     """Members have had time to join a new streams group before its first assignment."""
 
+    # That of Enum is a function of Python.
+    __hash__ = object.__hash__
+
 
 class DeadlineKey(NamedTuple):
     """Identifies a deadline; `member_id` is "" for deadlines of a whole group."""
