@@ -34,7 +34,7 @@ class Anomaly(Enum):
     COMMIT_INVENTED = "a committed offset was never committed"
     RESUMED_EARLY = "a group resumed before its committed offset"
     RESUMED_LATE = "a group skipped records that it had not committed"
-    ACCEPTED_TWICE = "two members of a share group accepted one record"
+    ACCEPTED_TWICE = "a record was accepted by a member of a share group that got it after its acceptance"
     DELIVERED_AGAIN = "a record that a share group had accepted was delivered again"
     NOT_DELIVERED = "a record was not delivered to a share group"
 
@@ -98,12 +98,17 @@ class _ShareGroup:
 
     A member may return a record late that it got before another member accepted it: the lock of its own
     delivery has ended meanwhile. A member that joined after the acceptance cannot.
+
+    A member may also accept a record late that it got before another member accepted it: its lock has ended,
+    or the partition has another leader, and acquisitions are not stored. As in Apache Kafka, an
+    acknowledgement of records below the start offset of the share partition has no effect and no error.
     """
 
     def __init__(self) -> None:
         self._time = 0
         self._joined: dict[str, int] = {}
-        self._delivered: dict[int, set[int]] = {}
+        self._delivered: dict[int, dict[int, dict[str, int]]] = {}
+        """By partition and offset: when each member got the record last."""
         self._accepted: dict[int, dict[int, int]] = {}
 
     @property
@@ -116,15 +121,23 @@ class _ShareGroup:
         self._time += 1
         self._joined[member] = self._time
 
-    def on_delivered(self, partition: int, offsets: Iterable[int]) -> None:
+    def on_delivered(self, member: str, partition: int, offsets: Iterable[int]) -> None:
         """Record a delivery."""
-        self._delivered.setdefault(partition, set()).update(offsets)
+        self._time += 1
+        delivered = self._delivered.setdefault(partition, {})
+        for offset in offsets:
+            delivered.setdefault(offset, {})[member] = self._time
 
-    def on_accepted(self, partition: int, offsets: Iterable[int]) -> list[int]:
-        """Record a confirmed acceptance; return the offsets that were accepted before."""
+    def on_accepted(self, member: str, partition: int, offsets: Iterable[int]) -> list[int]:
+        """Record a confirmed acceptance; return the offsets accepted before the member got them."""
         self._time += 1
         accepted = self._accepted.setdefault(partition, {})
-        return [offset for offset in offsets if accepted.setdefault(offset, self._time) != self._time]
+        delivered = self._delivered.get(partition, {})
+        return [
+            offset
+            for offset in offsets
+            if accepted.setdefault(offset, self._time) < delivered.get(offset, {}).get(member, self._time)
+        ]
 
     def has_accepted_before(self, member: str, partition: int, offset: int) -> bool:
         """Return whether a record was accepted before the member joined."""
@@ -282,10 +295,10 @@ class Checker:
             self._place(log, partition, offset, producer << _NUMBER_BITS | number)
             if self._share_group.has_accepted_before(member, partition, offset):
                 self._findings.add(Anomaly.DELIVERED_AGAIN, where)
-        self._share_group.on_delivered(partition, (offset for offset, _, _ in records))
+        self._share_group.on_delivered(member, partition, (offset for offset, _, _ in records))
 
     def _on_accepted(self, member: str, partition: int, offsets: list[int]) -> None:
-        for offset in self._share_group.on_accepted(partition, offsets):
+        for offset in self._share_group.on_accepted(member, partition, offsets):
             self._findings.add(Anomaly.ACCEPTED_TWICE, f"{member}: partition {partition} offset {offset}")
         self._findings.accepted += len(offsets)
 

@@ -205,6 +205,23 @@ def test_memory_growth_is_a_slope_over_time() -> None:
     assert growth_over_starts(samples) == pytest.approx(0.3)
 
 
+def test_a_member_may_accept_a_record_late_that_it_got_before_another_one_accepted_it() -> None:
+    events = good_history()
+    first = index_of(events, "share/a", "accept", "ok")
+    partition, (offset, *_) = events[first].value
+    events.insert(first + 1, Event("share/c", "accept", "ok", [partition, [offset]]))
+    events.insert(first, Event("share/c", "deliver", "ok", [partition, []]))
+    assert [each.anomaly for each in check(events).violations] == [Anomaly.ACCEPTED_TWICE]
+    records = next(
+        event.value[1]
+        for event in events
+        if event[:3] == ("share/a", "deliver", "ok") and event.value[0] == partition
+    )
+    got = [record for record in records if record[0] == offset]
+    events[first] = Event("share/c", "deliver", "ok", [partition, got])
+    assert check(events).violations == []
+
+
 def test_a_member_may_return_a_record_late_that_another_one_has_accepted() -> None:
     events = good_history()
     at = index_of(events, "share/b", "join", "ok")
