@@ -17,6 +17,10 @@ SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.heartbeat.interval.ms": "500",
+    # By default a member that joins within a second of the last assignment waits for the next one, which then
+    # has the initialized partitions as well: the group has one epoch less than on a slower machine.
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.assignment.interval.ms": "0",
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",

@@ -80,6 +80,29 @@ def test_members_share_the_partitions_and_get_them_at_once(coordinator: GroupCoo
     assert rejection(ShareClient("c"), coordinator, 0) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+@pytest.mark.parametrize(("pause_ms", "epochs"), [(900, 1), (1_100, 2)])
+def test_partitions_initialized_while_an_assignment_is_delayed_need_no_epoch_of_their_own(
+    pause_ms: int, epochs: int
+) -> None:
+    coordinator = GroupCoordinatorFixture(
+        share_config=share_group_config(group_share_assignment_interval_ms=1_000)
+    )
+    coordinator.add_partitions("t", 4)
+    coordinator.add_partitions("u", 1)
+    first, second = ShareClient("a"), ShareClient("b", ("u",))
+    first.heartbeat(coordinator)
+    first.heartbeat(coordinator, -1)
+    before = group_of(coordinator).epochs.group_epoch
+    coordinator.pass_time(pause_ms)
+    second.heartbeat(coordinator)
+    initialize(coordinator, second.to_initialize)
+    for _ in range(4):
+        coordinator.pass_time(500)
+        second.heartbeat(coordinator)
+    assert second.partitions == [0]
+    assert group_of(coordinator).epochs.group_epoch == before + epochs
+
+
 def test_only_the_current_and_the_previous_epoch_are_accepted(coordinator: GroupCoordinatorFixture) -> None:
     member = ShareClient("a")
     member.join_and_initialize(coordinator)
