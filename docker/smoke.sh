@@ -55,6 +55,8 @@ state = json.load(sys.stdin)
 print(len(state["brokers"]), state["without_leader"], state["under_replicated"])')" = "3 0 0" ]
 }
 
+is_stable() { "${TIDELOG[@]}" group describe "$1" -b "$ALL" | grep -q '^state  *Stable$'; }
+
 produce() { seq "$1" "$2" | "${TIDELOG[@]}" produce smoke -b "$ALL"; }
 
 # Check that the cluster returns the numbers from 1 to $2, each once. $1 is the bootstrap server.
@@ -158,11 +160,19 @@ for node in node1 node2 node3; do
     wait_for 60 "all replicas in sync" is_fully_replicated
 done
 
-step "stop and start all nodes"
+step "stop all nodes in time while a member of a group waits for records; no error is logged; start them"
+"${TIDELOG[@]}" consume smoke -b "$ALL" -g waiting >/dev/null 2>&1 &
+waiting=$!
+wait_for 30 "a stable group" is_stable waiting
+stopped_at=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 stopped=$SECONDS
 "${COMPOSE[@]}" stop
 echo "stopped in $((SECONDS - stopped)) s"
 [ $((SECONDS - stopped)) -le 3 ]
+kill "$waiting" 2>/dev/null || true
+if "${COMPOSE[@]}" logs --no-color --since "$stopped_at" | grep -E 'level=ERROR|Traceback|never retrieved'; then
+    exit 1
+fi
 "${COMPOSE[@]}" up -d --wait
 wait_for 60 "all replicas in sync" is_fully_replicated
 consume_all "$ALL" "$written"

@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
             resources.config.socket_request_max_bytes if frame_bytes_max is None else frame_bytes_max,
             resources.spare_memory,
             memory.uncounted_bytes,
-            resources.mapping_release.release,
+            resources.memory_release.release,
         )
         self.buffer = buffer
         self.core = ConnectionCore(
@@ -133,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             resources.shared_descriptors,
             self._on_writer_ready,
             self._on_broken,
+            resources.memory_release.release,
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -1,7 +1,7 @@
 """The memory of a node for the bytes of requests, over all connections: its budgets, and its release.
 
 `RequestMemory` bounds requests that are being received or processed. `SpareMemory` bounds the memory that is
-allocated for claimed frame sizes before the bytes are received. `MappingRelease` releases the memory of large
+allocated for claimed frame sizes before the bytes are received. `MemoryRelease` releases the memory of large
 frames in pieces: the kernel takes 3.5 ms to release 50 MB at once.
 """
 
@@ -185,22 +185,23 @@ class SpareMemory:
         self._free_bytes += size_bytes
 
 
-class MappingRelease:
-    """The mappings that receive buffers no longer use, in the order in which they are released.
+class MemoryRelease:
+    """The memory that receive buffers and ended connections no longer use, in the order of its release.
 
-    In each iteration of the event loop the first one loses RELEASED_BYTES from its end. If a view of it still
-    exists, it is left to this view, whose end releases it at once. `call_soon` is the loop's.
+    In each iteration of the event loop, the first mapping loses RELEASED_BYTES from its end. If a view of it
+    still exists, it is left to this view, whose end releases it at once. An unsent response is released in
+    one iteration, because realloc would make malloc keep more memory. `call_soon` is the loop's.
     """
 
     __slots__ = ("_call_soon", "_unused")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
-        self._unused: deque[mmap.mmap] = deque()
+        self._unused: deque[mmap.mmap | memoryview] = deque()
 
-    def release(self, mapping: mmap.mmap) -> None:
-        """Release a mapping in later iterations; the caller has no view of it any more."""
-        self._unused.append(mapping)
+    def release(self, memory: mmap.mmap | memoryview) -> None:
+        """Release a mapping, which has no view any more, or a part of a response, in later iterations."""
+        self._unused.append(memory)
         if len(self._unused) == 1:
             self._call_soon(self._release_piece)
 
@@ -211,13 +212,13 @@ class MappingRelease:
             self._call_soon(self._release_piece)
 
 
-def _release_end(mapping: mmap.mmap) -> bool:
+def _release_end(memory: mmap.mmap | memoryview) -> bool:
     """Release the last piece of a mapping; return False if the rest is to be released at once."""
-    remaining_bytes = len(mapping) - RELEASED_BYTES
-    if remaining_bytes <= 0:
+    remaining_bytes = len(memory) - RELEASED_BYTES
+    if isinstance(memory, memoryview) or remaining_bytes <= 0:
         return False
     try:
-        mapping.resize(remaining_bytes)
+        memory.resize(remaining_bytes)
     except (BufferError, OSError, SystemError):
         # A view of an earlier frame still exists, or the system cannot change the size of mappings.
         return False

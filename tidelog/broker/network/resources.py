@@ -11,7 +11,7 @@ from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.counters import NetworkCounters
-from tidelog.broker.network.memory import MappingRelease, RequestMemory, SpareMemory
+from tidelog.broker.network.memory import MemoryRelease, RequestMemory, SpareMemory
 from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
@@ -31,7 +31,7 @@ class NetworkResources:
     watcher: SocketWatcher
     shared_descriptors: SharedDescriptors
     spare_memory: SpareMemory
-    mapping_release: MappingRelease
+    memory_release: MemoryRelease
     request_memory: RequestMemory
     response_memory: ResponseMemory
     log_limit: LogLimit

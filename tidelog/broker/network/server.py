@@ -15,7 +15,7 @@ from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.broker.network.counters import NetworkCounters
 from tidelog.broker.network.listener import Listener
-from tidelog.broker.network.memory import MappingRelease, RequestMemory, SpareMemory
+from tidelog.broker.network.memory import MemoryRelease, RequestMemory, SpareMemory
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_memory import ResponseMemory
@@ -75,7 +75,7 @@ class NetworkServer:
             watcher=self.watcher,
             shared_descriptors=self.shared_descriptors,
             spare_memory=self.spare_memory,
-            mapping_release=MappingRelease(self.loop.call_soon),
+            memory_release=MemoryRelease(self.loop.call_soon),
             request_memory=self.request_memory,
             response_memory=self.response_memory,
             log_limit=self.log_limit,

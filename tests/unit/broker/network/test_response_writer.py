@@ -64,6 +64,10 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def ignore(_: object) -> None:
+    pass
+
+
 @on_both_loops
 async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
     file: File, content: bytes, monkeypatch: pytest.MonkeyPatch
@@ -118,9 +122,7 @@ async def test_large_bytes_are_copied_to_the_socket_in_pieces_of_one_mebibyte(co
     recording.setblocking(False)
     transport = RecordingTransport(uses_tls=False)
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
-    writer = ResponseWriter(
-        transport, recording, watcher, SharedDescriptors(), lambda: None, lambda error: None
-    )
+    writer = ResponseWriter(transport, recording, watcher, SharedDescriptors(), lambda: None, ignore, ignore)
     transport.writer = writer
     writer.write([b"head", content])
     received = bytearray()
@@ -378,6 +380,26 @@ class RecordingTransport(asyncio.Transport):
 
 
 @on_both_loops
+async def test_the_memory_of_an_unsent_response_is_released_after_the_connection_has_ended(
+    content: bytes,
+) -> None:
+    """Seven connections that ended with 36 MB of unsent bytes each blocked the event loop for 18 ms."""
+    unused: list[memoryview] = []
+    own, peer = socket.socketpair()
+    own.setblocking(False)
+    watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
+    transport = RecordingTransport(uses_tls=False)
+    writer = ResponseWriter(transport, own, watcher, SharedDescriptors(), lambda: None, ignore, unused.append)
+    response = bytearray(content[: 4 * MEBIBYTE])
+    writer.write((response,))
+    writer.close()
+    assert [part.obj for part in unused] == [response] and unused[0].obj is response
+    watcher.close()
+    own.close()
+    peer.close()
+
+
+@on_both_loops
 async def test_with_tls_file_slices_are_read_in_parts_as_the_transport_drains(
     file: File, content: bytes
 ) -> None:
@@ -390,7 +412,8 @@ async def test_with_tls_file_slices_are_read_in_parts_as_the_transport_drains(
         watcher,
         SharedDescriptors(),
         lambda: ready.append(True),
-        lambda error: None,
+        ignore,
+        ignore,
     )
     transport.writer = writer
     writer.write([b"head", FileSlice(file, 5, 4 * MEBIBYTE), b"tail", FileSlice(file, 9, 70_000)])
@@ -416,7 +439,7 @@ async def test_with_tls_the_work_per_loop_iteration_is_bounded(
     transport = RecordingTransport()
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     own, peer = socket.socketpair()
-    writer = ResponseWriter(transport, own, watcher, SharedDescriptors(), lambda: None, lambda error: None)
+    writer = ResponseWriter(transport, own, watcher, SharedDescriptors(), lambda: None, ignore, ignore)
     transport.writer, transport.high = writer, 2**40
     writer.write([content[: 4 * MEBIBYTE] if is_in_memory else FileSlice(file, 0, 4 * MEBIBYTE)])
     assert writer.is_blocked and len(transport.sent) == TURN_BYTES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import mmap
 import struct
+import weakref
 from collections.abc import Callable
 
-from tidelog.broker.network.memory import RELEASED_BYTES, MappingRelease, SpareMemory
+from tidelog.broker.network.memory import RELEASED_BYTES, MemoryRelease, SpareMemory
 from tidelog.broker.network.receive_buffer import MAPPED_BYTES, ReceiveBuffer
 
 
@@ -32,7 +33,7 @@ def mapping_of(size_bytes: int) -> mmap.mmap:
 def test_a_large_mapping_loses_a_piece_in_each_iteration_of_the_loop() -> None:
     """A request with a frame of 50 MB blocked the event loop for 3.5 ms when it was released."""
     loop = Iterations()
-    release = MappingRelease(loop.call_soon)
+    release = MemoryRelease(loop.call_soon)
     mapping = mapping_of(3 * RELEASED_BYTES + 1)
     release.release(mapping)
     sizes = []
@@ -44,7 +45,7 @@ def test_a_large_mapping_loses_a_piece_in_each_iteration_of_the_loop() -> None:
 
 def test_mappings_are_released_one_after_the_other() -> None:
     loop = Iterations()
-    release = MappingRelease(loop.call_soon)
+    release = MemoryRelease(loop.call_soon)
     first, second = mapping_of(2 * RELEASED_BYTES), mapping_of(2 * RELEASED_BYTES)
     release.release(first)
     release.release(second)
@@ -56,9 +57,27 @@ def test_mappings_are_released_one_after_the_other() -> None:
     assert len(second) == RELEASED_BYTES
 
 
+def test_unsent_responses_are_released_one_in_each_iteration_of_the_loop() -> None:
+    class Response(bytearray):
+        """Python has no weak references to a bytearray."""
+
+    loop = Iterations()
+    release, responses = MemoryRelease(loop.call_soon), [Response(2 * RELEASED_BYTES) for _ in range(3)]
+    for response in responses:
+        release.release(memoryview(response))
+    remaining = [weakref.ref(response) for response in responses]
+    responses.clear()
+    del response
+    counts = []
+    while loop.callbacks:
+        loop.next()
+        counts.append(sum(reference() is not None for reference in remaining))
+    assert counts == [2, 1, 0]
+
+
 def test_a_mapping_with_a_view_is_left_to_the_view() -> None:
     loop = Iterations()
-    release = MappingRelease(loop.call_soon)
+    release = MemoryRelease(loop.call_soon)
     mapping = mapping_of(3 * RELEASED_BYTES)
     view = memoryview(mapping)[-1:]
     release.release(mapping)
