@@ -127,6 +127,9 @@ class CopyTask:
         try:
             if not is_begun:
                 await copy.begin()
+                if self._is_copied(planned):
+                    await discard_copy(context, copy.metadata)
+                    return False
             await self._store(copy)
             self._unfinished = copy
             await self._publish_or_discard(copy)
@@ -153,6 +156,13 @@ class CopyTask:
         """Return whether the waiting `copy` is one of `planned`, and no node has deleted it."""
         is_started = self._state_of(copy) is RemoteLogSegmentState.COPY_SEGMENT_STARTED
         return copy.is_copy_of(planned) and is_started
+
+    def _is_copied(self, planned: LocalSegment) -> bool:
+        """Return whether the tier has the segment, after the start of its copy was read back.
+
+        Then all earlier records were read, too: those of a former leader may have arrived after the plan.
+        """
+        return update_copied_offset(self._context, self._role.replica) >= planned.end_offset - 1
 
     async def _discard_waiting(self) -> None:
         copy, self._waiting = self._waiting, None

@@ -22,6 +22,7 @@ from tests.support.tier.tier_cluster import (
 from tidelog.remote.copying.segment_copy import SegmentNotCopyable
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 
 FINISHED = "COPY_SEGMENT_FINISHED"
@@ -226,6 +227,28 @@ def test_a_finish_record_without_response_is_published_again_without_a_second_co
     cluster.assert_nothing_dangles()
 
 
+def test_a_segment_is_not_copied_again_if_the_former_leaders_record_is_read_after_the_plan() -> None:
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
+    old.lead(0)
+    sealed_segments(old.log, 2)
+    replicate(old.log, new.log)
+
+    def copies_of_the_former_leader_arrive(point: FaultPoint) -> None:
+        if point is FaultPoint.BEFORE_COPY_STARTED and not cluster.ranges():
+            old.run_copy()
+
+    new.restart(copies_of_the_former_leader_arrive)
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    new.run_copy()
+    assert cluster.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
+    assert new.context.in_progress == set()
+    new.run_copy()
+    assert cluster.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
+    cluster.assert_nothing_dangles()
+
+
 @pytest.mark.parametrize("steps", range(12))
 def test_a_deposed_leader_finishes_no_copy_and_deletes_its_objects(steps: int) -> None:
     cluster = TierCluster(2)
@@ -268,6 +291,7 @@ def test_kafka_16511_a_zombie_leader_whose_copy_was_deleted_deletes_its_objects(
     run = old.copy.run()
     while not cluster.ranges():
         run.send(None)
+    run.send(None)  # it begins to write objects: the start of the copy was read back
     # The new leader copies the same records; the former leader's copy is then not needed.
     new.lead(1)
     new.log.roll(NOW_MS)
