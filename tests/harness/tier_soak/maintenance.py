@@ -18,7 +18,7 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 MOUNT: Final = "own"
 """The mount of the bucket of the cluster itself."""
 MOUNTED_TOPIC: Final = "mounted"
-_MOUNT_ATTEMPTS: Final = 5
+_MOUNTED_WITHIN_S: Final = 300.0
 _COMMAND_TIMEOUT_S: Final = 300
 _FOLLOWS_WITHIN_S: Final = 300.0
 _CHECK_EVERY_S: Final = 0.25
@@ -37,13 +37,15 @@ class Maintenance:
 
     def mount(self, source: str) -> None:
         """Mount `source` from the bucket of the cluster itself; requests to the store may fail meanwhile."""
-        for attempt in range(_MOUNT_ATTEMPTS):
+        deadline = time.monotonic() + _MOUNTED_WITHIN_S
+        while True:
             try:
                 self._run("mount", MOUNT, source, "--as", MOUNTED_TOPIC, "--execute")
                 return
             except RuntimeError as error:
-                if attempt + 1 == _MOUNT_ATTEMPTS:
+                if time.monotonic() > deadline:
                     self.problems.append(str(error))
+                    return
 
     def read_mounted(self, source: str, borders: Callable[[str], Borders | None]) -> Reader:
         """Read the mounted topic to the end of its source in the tier."""
