@@ -67,8 +67,8 @@ test-pythons: ## run unit and interop tests with each Python from 3.11 to 3.14 t
 sim: $(STAMP) ## simulate the metadata quorum under faults: 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
 
-sim-cluster: $(STAMP) ## simulate whole clusters with clients under faults: 1,000 seeds on virtual time
-	$(BIN)/python -m tests.sim.cluster.run --seeds 1000
+sim-cluster: $(STAMP) ## simulate whole clusters with clients under faults: 20,000 seeds on virtual time, with a report
+	$(BIN)/python -m tests.sim.cluster --seeds 20000 --explore
 
 DIRECTORY ?= $(shell $(BIN)/python -c 'import kafka.protocol.schemas as s; print(s.__path__[0])' 2>/dev/null)/resources
 

@@ -44,7 +44,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # Appends, look-ups and the states of its files, which end together; its files and indexes are objects.
     "tidelog.storage.segment.segment:LogSegment": 30,
     # The methods of the file system's port, and the faults.
-    "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,
+    "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 27,
     # The methods of an event loop of asyncio.
     "tidelog.testing.simulation.event_loop:SimulatedLoop": 25,
 }

@@ -14,7 +14,7 @@ from tidelog.testing.simulation.process import Process
 from tidelog.testing.simulation.simulation import Simulation
 
 IN_FLIGHT_MAX = 50
-READ_ATTEMPT_S = 30.0
+PROCESSING_S_MAX = 0.1
 
 
 class LoadProducer:
@@ -106,6 +106,7 @@ class LoadConsumer:
                             assert records[0].offset == next_offsets[partition], "records were skipped"
                             self._ledger.on_read(records)
                             next_offsets[partition] = records[-1].offset + 1
+                        await asyncio.sleep(self._process.rng.uniform(0, PROCESSING_S_MAX))
             except KafkaError:
                 await asyncio.sleep(0.5)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tests.sim.cluster.coverage import Coverage
 from tests.sim.cluster.plan import Plan
 from tests.sim.cluster.replication import is_fully_replicated
+from tests.sim.cluster.states import states_of
 from tidelog.testing.simulation.cluster import SimulatedNode
 from tidelog.testing.simulation.scheduler import MS, SECOND
 from tidelog.testing.simulation.simulation import Simulation
@@ -29,6 +31,7 @@ class Faults:
         self._has_lost_unsynced = False
         """Whether a node lost power since all partitions were last fully replicated."""
         self.counts: Counter[str] = Counter()
+        self.coverage = Coverage()
         actions: dict[str, Callable[[], bool]] = {
             "kill": self._kill,
             "power": self._fail_power,
@@ -67,12 +70,19 @@ class Faults:
         delay_ns = int(self._random.expovariate(1 / mean_s) * SECOND)
 
         def inject() -> None:
-            if not self._is_stopped:
-                if action():
-                    self.counts[name] += 1
-                self._schedule(name, mean_s, action)
+            if self._is_stopped or self._has_reached_limit():
+                return
+            states = states_of(self._cluster)
+            if action():
+                self.counts[name] += 1
+                self.coverage.add((state, name) for state in states)
+            self._schedule(name, mean_s, action)
 
         self._scheduler.after(delay_ns, inject)
+
+    def _has_reached_limit(self) -> bool:
+        limit = self._plan.faults_max
+        return limit is not None and self.counts.total() >= limit
 
     def _schedule_after(self, between_s: tuple[float, float], action: Callable[[], None]) -> None:
         self._scheduler.after(int(self._random.uniform(*between_s) * SECOND), action)

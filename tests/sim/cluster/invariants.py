@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
 from uuid import UUID
 
+from tests.sim.cluster.replica_logs import check_log_matching, stored_batches
 from tests.sim.cluster.replication import partitions_of, running_brokers
 from tests.sim.cluster.violation import Violation
 from tidelog.protocol.ids import TopicPartition
@@ -11,19 +14,29 @@ from tidelog.testing.simulation.cluster import SimulatedCluster
 
 PartitionEpoch = tuple[TopicPartition, int, UUID]
 """A leader epoch of a partition. A topic that was created again has another id."""
+LOG_CHECK_INTERVAL: Final = 20
+"""The logs are compared in every 20th check, because all of them are read."""
 
 
 class Invariants:
-    """One leader per epoch, of partitions and of the quorum; the high watermark of one never decreases."""
+    """One leader per epoch, of partitions and of the quorum; the high watermark of one never decreases.
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    The logs of `topics`, which must not lose their beginning, match up to the last common epoch and offset.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, topics: Iterable[str]) -> None:
         self._cluster = cluster
+        self._topics = tuple(topics)
+        self._checks = 0
         self._leaders: dict[PartitionEpoch, int] = {}
         self._high_watermarks: dict[PartitionEpoch, int] = {}
         self._controllers: dict[int, int] = {}
 
     def check(self) -> None:
         """Look at all running nodes. Errors: Violation."""
+        self._checks += 1
+        if self._checks % LOG_CHECK_INTERVAL == 0:
+            self._check_logs()
         for node in running_brokers(self._cluster):
             self._check_controller(node.node_id, node.broker.raft)
             for partition in partitions_of(node):
@@ -41,6 +54,18 @@ class Invariants:
                         f"from {earlier} to {high_watermark}"
                     )
                 self._high_watermarks[key] = high_watermark
+
+    def _check_logs(self) -> None:
+        nodes = list(running_brokers(self._cluster))
+        partitions = {
+            partition.topic_partition
+            for node in nodes
+            for partition in partitions_of(node)
+            if partition.topic_partition.topic in self._topics
+        }
+        for topic_partition in sorted(partitions):
+            logs = {node.node_id: stored_batches(node, topic_partition) for node in nodes}
+            check_log_matching(logs, topic_partition)
 
     def _check_controller(self, node_id: int, raft: object) -> None:
         machine = raft.machine  # type: ignore[attr-defined]

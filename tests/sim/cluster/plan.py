@@ -61,6 +61,8 @@ class Plan:
     """Names of `tests.sim.cluster.workloads.settings`."""
     features: dict[str, int] | None = None
     """The first feature levels; None for the newest ones."""
+    faults_max: int | None = None
+    """No further fault happens after this number of them; None for no limit."""
 
     def without(self, fault: str) -> Plan:
         """Return the plan without one kind of fault."""
@@ -118,10 +120,10 @@ def plan_of(seed: int) -> Plan:
         config.update(SETTINGS[workload])
     return Plan(
         nodes=random.choice((3, 3, 3, 3, 4, 5)),
-        safety_s=random.choice((10.0, 20.0, 30.0)),
+        safety_s=random.choice((5.0, 10.0, 20.0)),
         partitions=random.choice((1, 2, 3)),
         producers=random.choice((1, 2)),
-        pause_of_producers_s=random.choice((0.01, 0.05, 0.2)),
+        pause_of_producers_s=random.choice((0.05, 0.2, 0.5)),
         transactional_producers=random.choice((0, 0, 1, 2)),
         group_members=random.choice((0, 0, 1, 2)),
         group_protocol=random.choice(("classic", "consumer")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.sim.cluster.violation import Violation
@@ -14,6 +14,7 @@ _BASE_AND_LENGTH = struct.Struct(">qi")
 _EPOCH_AND_CRC = struct.Struct(">ibI")
 _LAST_DELTA = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qh")
+_HEADER_BYTES = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def stored_batches(node: SimulatedNode, partition: TopicPartition) -> list[Store
 
 def _batches(data: bytes) -> Iterator[StoredBatch]:
     position = 0
-    while position < len(data):
+    while position + _HEADER_BYTES <= len(data):
         base_offset, length = _BASE_AND_LENGTH.unpack_from(data, position)
         leader_epoch, _, crc = _EPOCH_AND_CRC.unpack_from(data, position + 12)
         last_delta = _LAST_DELTA.unpack_from(data, position + 23)[0]
@@ -67,3 +68,24 @@ def equal_logs(cluster: SimulatedCluster, partition: TopicPartition) -> list[Sto
                 f"{partition}: node {first_id} has {len(first)} batches, node {node_id} {len(log)}"
             )
     return first
+
+
+def check_log_matching(logs: Mapping[int, list[StoredBatch]], partition: TopicPartition) -> None:
+    """Check that logs that agree on the epoch of an offset are equal up to it. Errors: Violation.
+
+    `logs` has the batches of each replica by node.
+    """
+    (first_id, first), *others = logs.items()
+    positions = {(batch.base_offset, batch.leader_epoch): index for index, batch in enumerate(first)}
+    for node_id, log in others:
+        for index in reversed(range(len(log))):
+            position = positions.get((log[index].base_offset, log[index].leader_epoch))
+            if position is not None:
+                _check_equal(first[: position + 1], log[: index + 1], f"{partition} on {first_id}, {node_id}")
+                break
+
+
+def _check_equal(one: list[StoredBatch], other: list[StoredBatch], where: str) -> None:
+    for first, second in zip(reversed(one), reversed(other), strict=False):
+        if first != second:
+            raise Violation(f"{where}: {first} and {second} are before a common batch")

@@ -1,24 +1,22 @@
-"""Runs seeds: `python -m tests.sim.cluster.run --seeds 1000` or `--seed 7` with its timeline."""
+"""One run: a cluster with clients, a phase of faults, the recovery, and the checks of all guarantees."""
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.sim.cluster import transactions
 from tests.sim.cluster.clients import LoadConsumer, LoadProducer, read_everything
+from tests.sim.cluster.coverage import Pair
 from tests.sim.cluster.faults import Faults
-from tests.sim.cluster.group import GroupLedger, GroupMember
+from tests.sim.cluster.group import CONSUMER_SESSION, GroupLedger, GroupMember
 from tests.sim.cluster.invariants import Invariants
 from tests.sim.cluster.ledger import Ledger, check_order
+from tests.sim.cluster.observer import OffsetObserver, StableReader
 from tests.sim.cluster.plan import Plan, plan_of
 from tests.sim.cluster.replica_logs import equal_logs
 from tests.sim.cluster.replication import is_fully_replicated
+from tests.sim.cluster.rest import check_at_rest
+from tests.sim.cluster.states import has_open_transactions
 from tests.sim.cluster.topics import TOPIC, create_topic
 from tests.sim.cluster.transactions import TransactionalProducer, TransactionLedger
 from tests.sim.cluster.violation import Violation
@@ -29,10 +27,19 @@ from tidelog.testing.simulation.process import Process
 from tidelog.testing.simulation.scheduler import MS
 from tidelog.testing.simulation.simulation import Simulation
 
+NODE_CONFIG = {
+    **CONSUMER_SESSION,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+}
 CHECK_EVERY_NS = 100 * MS
-SETTLE_S = 3.0
+LOOK_EVERY_S = 0.1
+"""The interval at which slow conditions are evaluated."""
+RECOVERY_S_MAX = 60.0
+"""The longest unavailability after the last fault."""
+SETTLE_S = 1.0
+"""The time after which followers have the last records, and no request of a client waits."""
 TRANSACTIONS_END_S = 40.0
-"""The time after which a transaction without an end has been aborted."""
+"""The time within which a transaction without an end is aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,11 @@ class Outcome:
     acknowledged: int
     repeated: int
     """The records that a producer has written again in its next epoch."""
+    recovery_s: float
+    """The time from the last fault until all replicas were in sync and records were acknowledged."""
     faults: dict[str, int]
+    pairs: dict[Pair, int]
+    """How often each fault has happened in each state of the cluster."""
 
 
 class Run:
@@ -59,7 +70,7 @@ class Run:
         self.simulation = Simulation(
             seed,
             nodes=self.plan.nodes,
-            config=self.plan.config,
+            config={**NODE_CONFIG, **self.plan.config},
             features=self.plan.features,
             voters_may_change="voters" in self.plan.workloads,
         )
@@ -67,7 +78,8 @@ class Run:
         self.transactions = TransactionLedger()
         self.group = GroupLedger()
         self._checker: Process
-        self._invariants = Invariants(self.simulation.cluster)
+        self._stable_reader: StableReader
+        self._invariants = Invariants(self.simulation.cluster, (TOPIC, transactions.TOPIC))
 
     def execute(self) -> Outcome:
         """Run all phases. Errors: AssertionError with the seed."""
@@ -88,16 +100,19 @@ class Run:
             faults.stop()
             simulation.trace.note("faults", "all faults have ended")
             self._stop([client for workload in workloads for client in workload.clients])
-            self._require_recovery()
+            recovery_s = self._require_recovery()
             for workload in workloads:
                 workload.check()
             self._stop(producers)
             repeated = self._check_records()
             self._stop(readers)
             self._check_transactions()
+            simulation.run_for(SETTLE_S)
+            check_at_rest(simulation.cluster, int(plan.config.get("num.replica.fetchers", "1")))
         return Outcome(
             self.seed, simulation.trace.digest(), simulation.now_s, simulation.scheduler.event_count,
-            self.ledger.sent, len(self.ledger.acknowledged), repeated, dict(faults.counts),
+            self.ledger.sent, len(self.ledger.acknowledged), repeated, recovery_s, dict(faults.counts),
+            dict(faults.coverage.counts),
         )  # fmt: skip
 
     def _start_clients(self) -> tuple[list[Client], list[Client]]:
@@ -110,7 +125,13 @@ class Run:
             TransactionalProducer(simulation, plan, self.transactions, f"t{number}")
             for number in range(plan.transactional_producers)
         ]
-        readers: list[Client] = [LoadConsumer(simulation, plan, ledger, "consumer", TOPIC)]
+        readers: list[Client] = [
+            LoadConsumer(simulation, plan, ledger, "consumer", TOPIC),
+            OffsetObserver(simulation, plan, self.group, TOPIC),
+        ]
+        if plan.transactional_producers:
+            self._stable_reader = StableReader(simulation, plan)
+            readers.append(self._stable_reader)
         readers += [
             GroupMember(simulation, plan, self.group, f"g{number}", TOPIC)
             for number in range(plan.group_members)
@@ -134,7 +155,9 @@ class Run:
         final = simulation.run(self._checker, read_everything(self._checker, servers, TOPIC, plan.partitions))
         self.ledger.check_complete(final)
         if plan.group_members:
-            simulation.run_until(lambda: self.group.has_processed(final), plan.liveness_s)
+            simulation.run_until(
+                lambda: self.group.has_processed(final), plan.liveness_s, every_s=LOOK_EVERY_S
+            )
             self.group.check(final)
         simulation.run_for(SETTLE_S)
         return sum(
@@ -147,7 +170,12 @@ class Run:
         simulation, plan = self.simulation, self.plan
         if not plan.transactional_producers:
             return
-        simulation.run_for(TRANSACTIONS_END_S)
+        if not simulation.run_until(
+            lambda: not has_open_transactions(simulation.cluster), TRANSACTIONS_END_S, every_s=LOOK_EVERY_S
+        ):
+            raise simulation.failure(
+                f"a transaction is open {TRANSACTIONS_END_S:g} s after its producer ended"
+            )
         servers, count = simulation.cluster.bootstrap_servers, plan.partitions
         committed, everything = (
             simulation.run(
@@ -156,6 +184,7 @@ class Run:
             for isolation in ("read_committed", "read_uncommitted")
         )
         self.transactions.check(committed)
+        self._stable_reader.check(committed)
         for partition, values in everything.items():
             equal_logs(simulation.cluster, partition)
             if not committed[partition].items() <= values.items():
@@ -165,88 +194,23 @@ class Run:
         self._invariants.check()
         self.simulation.scheduler.after(CHECK_EVERY_NS, self._check_continuously)
 
-    def _require_recovery(self) -> None:
-        """Wait until all replicas are in sync again, and further records are acknowledged."""
-        simulation, limit_s = self.simulation, self.plan.liveness_s
-        if not simulation.run_until(lambda: is_fully_replicated(simulation.cluster), limit_s):
+    def _require_recovery(self) -> float:
+        """Wait until all replicas are in sync and records are acknowledged; return how long it took."""
+        start_s = self.simulation.now_s
+        simulation, limit_s = self.simulation, RECOVERY_S_MAX
+        if not simulation.run_until(
+            lambda: is_fully_replicated(simulation.cluster), limit_s, every_s=LOOK_EVERY_S
+        ):
             raise simulation.failure(f"not all replicas are in sync {limit_s:g} s after the last fault")
         before = len(self.ledger.acknowledged)
         if not simulation.run_until(lambda: len(self.ledger.acknowledged) > before + 20, limit_s):
             raise simulation.failure(f"no records are acknowledged {limit_s:g} s after the recovery")
+        return simulation.now_s - start_s
 
 
 def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
-    """Run one seed. Errors: AssertionError with the command that replays it."""
-    run = Run(seed, plan)
+    """Run one seed. Errors: Violation with the seed."""
     try:
-        return run.execute()
+        return Run(seed, plan).execute()
     except Exception as error:
-        text = f"seed {seed}: {error!r}\nreplay: python -m tests.sim.cluster.run --seed {seed}"
-        raise Violation(text) from error
-
-
-def _attempt(seed: int) -> tuple[int, Outcome | str]:
-    try:
-        return seed, run_seed(seed)
-    except AssertionError as error:
-        return seed, str(error)
-
-
-def run_seeds(first: int, count: int, workers: int) -> Iterator[tuple[int, Outcome | str]]:
-    """Yield the outcome of each seed, or the text of its failure."""
-    if workers == 1:
-        yield from map(_attempt, range(first, first + count))
-        return
-    with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(_attempt, range(first, first + count))
-
-
-def _replay(seed: int) -> int:
-    run = Run(seed)
-    print(run.plan)
-    try:
-        print(run.execute())
-        status = 0
-    except Exception as error:
-        status = 1
-        print(f"{error!r}")
-    for line in run.simulation.trace.timeline:
-        print(line)
-    return status
-
-
-def main() -> int:
-    """Run the seeds of the command line; return 1 if one fails."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, help="run one seed, and print its timeline")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    if options.seed is not None:
-        return _replay(options.seed)
-    started, failed = time.perf_counter(), 0
-    simulated_s, events, acknowledged, faults = 0.0, 0, 0, Counter[str]()
-    for seed, outcome in run_seeds(options.first, options.seeds, options.workers):
-        if isinstance(outcome, str):
-            failed += 1
-            print(f"FAILED {outcome}\n", flush=True)
-            continue
-        del seed
-        simulated_s += outcome.simulated_s
-        events += outcome.events
-        acknowledged += outcome.acknowledged
-        faults.update(outcome.faults)
-    elapsed_s = time.perf_counter() - started
-    per_minute = options.seeds / elapsed_s * 60
-    print(f"{options.seeds} seeds, {failed} failed, {elapsed_s:.0f} s, {per_minute:.0f} per minute")
-    print(
-        f"{simulated_s / 3600:.2f} simulated hours, {simulated_s / elapsed_s:.0f} times real time, "
-        f"{events / elapsed_s:.0f} events per second, {acknowledged} records acknowledged"
-    )
-    print(", ".join(f"{count} {name}" for name, count in sorted(faults.items())))
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        raise Violation(f"seed {seed}: {error!r}") from error

@@ -6,19 +6,33 @@ Each safeguard has a plan: the faults that it protects against, at a high rate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from tests.sim.ablation import Ablation, replace_rules
 from tests.sim.cluster.plan import FaultRates, Plan
+from tidelog.broker.controller.handlers import allocate_producer_ids
+from tidelog.broker.coordinators.transactions.timeouts import TransactionTimeouts
 from tidelog.broker.partitions.delayed_produce import PartitionAppend
-from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.partition import FetchIsolation, Partition
+from tidelog.broker.raft import state_file
+from tidelog.broker.replication.fetcher import ReplicaFetcher
+from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.cluster.controller.producer_ids import BLOCK_SIZE, ProducerIdBlock
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
+from tidelog.protocol.ids import BrokerId, Offset
+from tidelog.storage.disk import checkpoints
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import Buffer, FileSystem
 from tidelog.storage.log.durability import Durability
+from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.producers.producer_entry import ProducerEntry
+from tidelog.storage.recovery import log_loader, recovery
 
 
 class Safeguard(Enum):
@@ -29,6 +43,17 @@ class Safeguard(Enum):
     ACKS_ALL_WAITS = "a produce with acks=all waits until all in-sync replicas have the records"
     METADATA_SYNCED = "a controller acknowledges metadata after their fsync"
     FLUSH_BEFORE_RESPONSE = "with log.flush.interval.messages=1 a response waits for the fsync"
+    FOLLOWER_FLUSHES = "with log.flush.interval.messages=1 a follower reports its end after the fsync"
+    NAMES_SYNCED = "the directory of a new file is synced, so that its name survives a loss of power"
+    CHECKPOINTS_REPLACED = "KAFKA-16541: a checkpoint is synced before it replaces the previous one"
+    FAILED_FSYNC_IS_FINAL = "after a failed fsync nothing in the directory is acknowledged"
+    PRODUCERS_RESTORED = "a start restores the state of producers from the log"
+    UNIQUE_PRODUCER_IDS = "KIP-730: the controller stores each block of producer ids before a broker uses it"
+    READS_UP_TO_LAST_STABLE_OFFSET = "KIP-98: with read_committed, no record of an open transaction is read"
+    ABORTED_RECORDS_SKIPPED = (
+        "KIP-98: a consumer with read_committed omits the records of aborted transactions"
+    )
+    TRANSACTIONS_TIME_OUT = "the coordinator aborts a transaction whose producer has disappeared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +73,36 @@ def _always(value: object) -> Callable[..., object]:
     return lambda *arguments: value
 
 
+def _upper_bound_without_transactions(partition: Partition, isolation: FetchIsolation) -> Offset:
+    log = partition.log
+    return log.log_end_offset if isolation is FetchIsolation.LOG_END else log.high_watermark
+
+
+def _allocate_unstored(
+    image: MetadataImage, broker: BrokerId, broker_epoch: int
+) -> ControllerResult[ProducerIdBlock]:
+    return ControllerResult((), ProducerIdBlock(image.next_producer_id, BLOCK_SIZE))
+
+
+def _overwrite(fs: FileSystem, path: str, data: Buffer) -> None:
+    file = fs.open(path, create=True)
+    file.truncate(0)
+    file.append(data)
+    file.close()
+
+
+_run_flush = FlushPlan.run
+
+
+def _ignore_failed_fsync(plan: FlushPlan) -> None:
+    with suppress(StorageFailure):
+        _run_flush(plan)
+
+
+async def _do_not_flush(fetcher: ReplicaFetcher, actions: list[object]) -> None:
+    pass
+
+
 def _plan(faults: FaultRates, *, syncs_every_append: bool = False) -> Plan:
     config = {**QUICK_TIMEOUTS, **({"log.flush.interval.messages": "1"} if syncs_every_append else {})}
     return Plan(
@@ -59,6 +114,11 @@ def _plan(faults: FaultRates, *, syncs_every_append: bool = False) -> Plan:
 _RESETS: Final = _plan(FaultRates(reset=0.1))
 _CUTS: Final = _plan(FaultRates(cut=2.0, one_way_cut=4.0))
 _POWER: Final = _plan(FaultRates(power=1.0, cut=4.0), syncs_every_append=True)
+_FAILED_FSYNCS: Final = _plan(FaultRates(failed_fsync=1.0), syncs_every_append=True)
+_KILLS_AND_RESETS: Final = _plan(FaultRates(kill=1.5, reset=0.1))
+_TRANSACTIONS: Final = replace(
+    _plan(FaultRates(cut=2.0, one_way_cut=4.0, kill=5.0)), transactional_producers=2, partitions=2
+)
 
 REMOVALS: Final[dict[Safeguard, Removal]] = {
     Safeguard.REPEATED_BATCHES: Removal(
@@ -90,5 +150,42 @@ REMOVALS: Final[dict[Safeguard, Removal]] = {
     ),
     Safeguard.FLUSH_BEFORE_RESPONSE: Removal(
         (Ablation(Durability, "must_flush", property(_always(False))),), _POWER
+    ),
+    Safeguard.FOLLOWER_FLUSHES: Removal(
+        (Ablation(ReplicaFetcher, "_flush_if_required", _do_not_flush),), _POWER
+    ),
+    Safeguard.NAMES_SYNCED: Removal(
+        (Ablation(FlushPlan, "_sync_directory", _always(None)),),
+        replace(_POWER, topic_config={"internal.segment.bytes": "4000"}),
+    ),
+    Safeguard.CHECKPOINTS_REPLACED: Removal(
+        (
+            Ablation(checkpoints, "write_atomically", _overwrite),
+            Ablation(state_file, "write_atomically", _overwrite),
+        ),
+        _POWER,
+    ),
+    Safeguard.FAILED_FSYNC_IS_FINAL: Removal(
+        (Ablation(FlushPlan, "run", _ignore_failed_fsync),), _FAILED_FSYNCS
+    ),
+    Safeguard.PRODUCERS_RESTORED: Removal(
+        (
+            Ablation(log_loader, "replay_producers", _always(None)),
+            Ablation(log_loader, "replay_producer", _always(None)),
+            Ablation(recovery, "replay_producer", _always(None)),
+        ),
+        _KILLS_AND_RESETS,
+    ),
+    Safeguard.UNIQUE_PRODUCER_IDS: Removal(
+        (Ablation(allocate_producer_ids, "allocate_producer_ids", _allocate_unstored),), _RESETS
+    ),
+    Safeguard.READS_UP_TO_LAST_STABLE_OFFSET: Removal(
+        (Ablation(Partition, "upper_bound", _upper_bound_without_transactions),), _TRANSACTIONS
+    ),
+    Safeguard.ABORTED_RECORDS_SKIPPED: Removal(
+        (Ablation(FetchedData, "_is_aborted", _always(False)),), _TRANSACTIONS
+    ),
+    Safeguard.TRANSACTIONS_TIME_OUT: Removal(
+        (Ablation(TransactionTimeouts, "aborts_of_timed_out", _always([])),), _TRANSACTIONS
     ),
 }

@@ -8,7 +8,7 @@ from tests.sim.cluster.run import run_seed
 from tests.sim.cluster.safeguards import REMOVALS, Safeguard, ablate
 from tests.sim.cluster.violation import Violation
 
-SEEDS = 4
+SEEDS = 6
 
 
 @pytest.mark.parametrize("safeguard", Safeguard)

@@ -245,9 +245,11 @@ class SimulatedCluster:
         ]
 
     def release(self) -> None:
-        """Remove all brokers: the simulation has ended."""
+        """Remove all brokers and processes: the simulation has ended. The disks remain."""
         for node in self.nodes.values():
             node.cleaning_workers.clear()
             node.broker = node.failure = None
+        for machine in self.machines:
+            machine.release()
         self.network.endpoints.clear()
         self.network.listeners.clear()

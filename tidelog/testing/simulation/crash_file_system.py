@@ -96,7 +96,8 @@ class CrashFileSystem(FileSystem):
         self.crash_at = crash_at
         self.free_bytes = free_bytes
         self.operations: list[str] = []
-        self._has_power = True
+        self.has_power = True
+        """Whether the crash has not happened yet."""
         self._sync_faults: list[str] = []
         self._tree = CrashTree()
 
@@ -106,11 +107,6 @@ class CrashFileSystem(FileSystem):
     def operation_count(self) -> int:
         """Return the number of operations so far."""
         return len(self.operations)
-
-    @property
-    def has_power(self) -> bool:
-        """Return whether the crash has not happened yet."""
-        return self._has_power
 
     def sync_all(self) -> None:
         """Make everything durable and restart counting, as the start of the tested part."""
@@ -139,7 +135,7 @@ class CrashFileSystem(FileSystem):
 
     def require_power(self) -> None:
         """Raise SimulatedCrash after the power failed."""
-        if not self._has_power:
+        if not self.has_power:
             raise SimulatedCrash(self.operations[-1])
 
     def operation(self, text: str) -> _Step:
@@ -156,8 +152,8 @@ class CrashFileSystem(FileSystem):
 
     def crash_if_due(self) -> None:
         """Fail the power if this operation is the last one."""
-        if self._has_power and len(self.operations) == self.crash_at:
-            self._has_power = False
+        if self.has_power and len(self.operations) == self.crash_at:
+            self.has_power = False
             raise SimulatedCrash(self.operations[-1])
 
     def takes_sync_fault(self, path: str) -> bool:

@@ -153,7 +153,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Schedule an iteration if there is something to do, and the process is not paused."""
         if self._ready and not self._is_scheduled and not self._process.is_paused:
             self._is_scheduled = True
-            self._scheduler.at(self._busy_until_ns, self._iterate)
+            scheduler = self._scheduler
+            if self._busy_until_ns <= scheduler.now_ns:
+                scheduler.soon(self._iterate)
+            else:
+                scheduler.at(self._busy_until_ns, self._iterate)
 
     def _iterate(self) -> None:
         """Run the callbacks that are ready now; those that they schedule run in the next iteration."""
@@ -161,7 +165,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         process = self._process
         if not process.is_running or process.is_paused:
             return
-        scheduler, ready = self._scheduler, self._ready
+        scheduler, ready, random_bits = self._scheduler, self._ready, self._scheduler.rng.getrandbits
         count = len(ready)
         scheduler.trace.event("loop", process.name, count)
         self._spent_ns = 0
@@ -170,17 +174,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         try:
             for _ in range(count):
                 handle = ready.popleft()
-                if not handle.cancelled():
-                    self._spent_ns += _CALLBACK_NS_MIN + scheduler.rng.getrandbits(_CALLBACK_RANDOM_BITS)
+                if not handle._cancelled:
+                    self._spent_ns += _CALLBACK_NS_MIN + random_bits(_CALLBACK_RANDOM_BITS)
                     handle._run()
-                    if not process.check_power():
+                    if not (process.is_running and process.machine.disk.has_power):
+                        process.check_power()
                         return
         finally:
             events._set_running_loop(None)
             scheduler.current = ""
             self._busy_until_ns = scheduler.now_ns + self._spent_ns
             self._spent_ns = 0
-        self.wake()
+        if ready:
+            self.wake()
 
     def end(self) -> None:
         """Drop everything: the process has ended."""

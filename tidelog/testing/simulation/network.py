@@ -89,6 +89,11 @@ class Network:
 
     # ---- faults
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether any link is cut."""
+        return any(link.is_cut for link in self._links.values())
+
     def link(self, source: str, target: str) -> Link:
         """Return the link between two addresses."""
         link = self._links.get((source, target))

@@ -119,6 +119,11 @@ class Machine:
             self._network.drop_listeners(self.state.address)
         self.state.lose_unsynced()
 
+    def release(self) -> None:
+        """Forget all processes: the simulation has ended."""
+        self.process = None
+        self.ended.clear()
+
     def _end_process(self) -> Process | None:
         process, self.process = self.process, None
         if process is not None:

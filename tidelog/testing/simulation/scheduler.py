@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -45,6 +46,7 @@ class Scheduler:
         """The name of the process whose code runs; empty between events."""
         self.trace = Trace(lambda: self.now_ns)
         self._queue: list[tuple[int, int, Event]] = []
+        self._next: deque[Callable[[], None]] = deque()
         self._sequence = 0
 
     def at(self, time_ns: int, callback: Callable[[], None]) -> Event:
@@ -55,21 +57,34 @@ class Scheduler:
         heapq.heappush(self._queue, (max(time_ns, self.now_ns), order, event))
         return event
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after the current event, before all others."""
+        self._next.append(callback)
+
     def after(self, delay_ns: int, callback: Callable[[], None]) -> Event:
         """Call `callback` after a delay."""
         return self.at(self.now_ns + delay_ns, callback)
 
+    def clear(self) -> None:
+        """Drop all events: the simulation has ended."""
+        self._queue.clear()
+        self._next.clear()
+
     def between(self, low_ns: int, high_ns: int) -> int:
         """Return a random duration."""
-        return low_ns + self.rng.randrange(max(1, high_ns - low_ns))
+        return low_ns + int(self.rng.random() * (high_ns - low_ns))
 
     def run_until(self, is_done: Callable[[], bool], deadline_ns: int, events_max: int) -> bool | None:
         """Run events until `is_done`, and return True.
 
         Return False if it is not done at the deadline; None after `events_max` events.
         """
-        queue = self._queue
+        queue, following = self._queue, self._next
         for _ in range(events_max):
+            if following:
+                self.event_count += 1
+                following.popleft()()
+                continue
             if is_done():
                 return True
             if not queue or queue[0][0] > deadline_ns:

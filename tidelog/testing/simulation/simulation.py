@@ -54,9 +54,11 @@ class Simulation:
         self._guard = Guard(lambda: self.scheduler.now_ns)
         self._log_lines = LogLines(self.scheduler)
         self._stack = ExitStack()
+        self._next_collection = _EVENTS_BETWEEN_COLLECTIONS
+        """The number of events at which the garbage collector runs."""
 
     def __enter__(self) -> Simulation:
-        gc.collect()
+        # Objects from outside, and their garbage, are not collected while the simulation runs.
         gc.freeze()
         gc.disable()
         self._stack.enter_context(self._log_lines.collected())
@@ -98,18 +100,32 @@ class Simulation:
 
     def run_for(self, duration_s: float) -> None:
         """Let time pass. Errors: SimulationFailure; see `check`."""
-        self.run_until(lambda: False, duration_s)
+        self.run_until(_never, duration_s)
 
-    def run_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """Let time pass until `is_done`; return False if it is not after `timeout_s`. Errors: see `check`."""
+    def run_until(self, is_done: Callable[[], bool], timeout_s: float, *, every_s: float = 0.0) -> bool:
+        """Let time pass until `is_done`; return False if it is not after `timeout_s`. Errors: see `check`.
+
+        `is_done` is called before each event, or, if it is slow, once in `every_s`.
+        """
+        end_ns = self.scheduler.now_ns + int(timeout_s * SECOND)
+        if not every_s:
+            return self._run_until(is_done, end_ns)
+        while not is_done():
+            if self.scheduler.now_ns >= end_ns:
+                return False
+            self._run_until(_never, min(end_ns, self.scheduler.now_ns + int(every_s * SECOND)))
+        return True
+
+    def _run_until(self, is_done: Callable[[], bool], deadline_ns: int) -> bool:
         scheduler = self.scheduler
-        deadline_ns = scheduler.now_ns + int(timeout_s * SECOND)
         while True:
             done = scheduler.run_until(is_done, deadline_ns, _EVENTS_BETWEEN_COLLECTIONS)
             self.check()
+            if scheduler.event_count >= self._next_collection:
+                self._next_collection = scheduler.event_count + _EVENTS_BETWEEN_COLLECTIONS
+                gc.collect()
             if done is not None:
                 return done
-            gc.collect()
 
     def check(self) -> None:
         """Raise SimulationFailure after an unhandled error of a process, or a use of the machine."""
@@ -140,7 +156,12 @@ class Simulation:
                 for process in self.cluster.processes:
                     process.loop.close_coroutines()
                 self.cluster.release()
+                self.scheduler.clear()
                 gc.collect()
         finally:
             logging.disable(logging.NOTSET)
             sys.unraisablehook = hook
+
+
+def _never() -> bool:
+    return False

@@ -152,6 +152,10 @@ class SimulatedPoll:
 
     modify = register
 
+    def watches(self, descriptor: int) -> bool:
+        """Return whether events of a descriptor are reported."""
+        return descriptor in self._interest
+
     def unregister(self, descriptor: int, /) -> None:
         """Report no further events of a descriptor."""
         del self._interest[descriptor]
@@ -260,8 +264,10 @@ class SimulatedSockets:
 
         def on_change() -> None:
             transport.on_change()
-            for number in self._polls:
-                self.on_readable(number)
+            descriptor = own_socket.fileno()
+            for number, poll in self._polls.items():
+                if poll.watches(descriptor):
+                    self.on_readable(number)
 
         endpoint.call_on_change(on_change)
         connected = loop.create_future()

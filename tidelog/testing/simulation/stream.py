@@ -68,6 +68,7 @@ class Endpoint:
         self.on_change: Callable[[], None] = _do_nothing
         self._wire = wire
         self._number = wire.register(self)
+        self._name = f"{process.name} {remote}"
         self._on_the_way = 0
         self._unread = 0
         """The bytes that were sent to the peer and that its process has not read."""
@@ -132,8 +133,7 @@ class Endpoint:
                 return
         if self._is_rejected():
             return
-        name = self.process.name
-        self._wire.scheduler.trace.event("bytes", name, f"{self.remote} {len(piece)} {zlib.crc32(piece)}")
+        self._wire.scheduler.trace.event("bytes", self._name, zlib.crc32(piece))
         self.received.append(piece)
         self.on_change()
 

@@ -36,15 +36,17 @@ class NodeObservability:
         self.metrics.add_build(package_version(), config.node_id, config.process_roles)
 
     async def start(self) -> None:
-        """Serve and export the metrics, and measure stalls.
+        """Serve and export the metrics; measure stalls if one of both is configured.
 
+        The measurement wakes the process 50 times in a second; it is started only if its metric can be read.
         Errors: OSError if the port cannot be bound; ConfigError if the SDK for exports is not installed.
         """
         if self.endpoint is not None and self._config.metrics_port is not None:
             await self.endpoint.start(self._config.metrics_address, self._config.metrics_port)
         if self.otlp_export is not None:
             await self.otlp_export.start()
-        self._loop_stalls.start()
+        if self.endpoint is not None or self.otlp_export is not None:
+            self._loop_stalls.start()
 
     async def close(self) -> None:
         """Stop measuring and close the endpoint."""
