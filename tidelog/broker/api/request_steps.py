@@ -1,16 +1,49 @@
-"""Runs the steps of a request in slices. They are cancelled if the client disconnects."""
+"""Runs the steps of a request in slices. They are cancelled if the client disconnects.
+
+The steps of most requests wait if there are many other long requests. Those of NEVER_WAITING do not, nor do
+fetches of followers: after a wait behind the requests of a thousand clients, a follower would have left the
+ISR, and a Produce would have timed out. Their memory is bounded by their requests and by fetch sessions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.broker.network.request import Request
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.steps import Steps
 
 T = TypeVar("T")
+
+NEVER_WAITING: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+    }
+)
+"""Produce, and the requests that nodes send to each other."""
 
 
 def start_steps(
@@ -19,19 +52,30 @@ def start_steps(
     steps: Steps[T],
     on_completed: Callable[[T], None],
     on_failed: Callable[[Exception], None],
+    *,
+    may_wait: bool = True,
 ) -> None:
-    """Run `steps`, whose time counts for the client's quota, and call one of the callbacks at their end."""
+    """Run `steps`, whose time counts for the client's quota, and call one of the callbacks at their end.
+
+    `may_wait`: they wait if there are LONG_REQUESTS_MAX other long requests, unless the API never waits.
+    """
     if request.quota is not None:
         steps = request.quota.measured(steps)
-    work = slices.start(steps, on_completed, on_failed, is_request=True)
+    may_wait = may_wait and request.header.api_key not in NEVER_WAITING
+    work = slices.start(steps, on_completed, on_failed, is_request=may_wait)
     if work is not None:
         request.call_if_lost(lambda _: work.cancel())
 
 
 def run_raw_steps(
-    slices: Slices, request: Request, steps: Steps[None], on_failed: Callable[[Exception], None] | None = None
+    slices: Slices,
+    request: Request,
+    steps: Steps[None],
+    on_failed: Callable[[Exception], None] | None = None,
+    *,
+    may_wait: bool = True,
 ) -> None:
-    """Run the steps of a raw handler, which respond to the request themselves.
+    """Run the steps of a raw handler, which respond to the request themselves; see `start_steps`.
 
     An error is passed to `on_failed`. By default it results in an error response, or in the end of the
     connection if the request is malformed.
@@ -43,4 +87,4 @@ def run_raw_steps(
         else:
             request.fail(error)
 
-    start_steps(slices, request, steps, lambda _: None, on_failed or fail)
+    start_steps(slices, request, steps, lambda _: None, on_failed or fail, may_wait=may_wait)

@@ -66,6 +66,11 @@ class FetchLimits:
     check_access: Callable[[FetchPartition], None] | None = None
     """Raises KafkaError if the reader may not read a partition; None without an authorizer."""
 
+    @property
+    def is_of_follower(self) -> bool:
+        """Whether the reader is a replica on another broker, and is allowed to be one."""
+        return self.replica_id >= 0 and self.check_access is None
+
 
 @dataclass(frozen=True, slots=True)
 class RemotePartition:

@@ -75,7 +75,8 @@ class FetchHandler:
     def handle(self, request: Request) -> None:
         """Read and respond, or park the request. Raise DecodeError if it is malformed."""
         if len(request.body) > LARGE_BODY_BYTES:
-            self._run(request, self._decode_and_serve(request))
+            # It is not known yet whether a follower waits for it.
+            run_raw_steps(self._options.slices, request, self._decode_and_serve(request), may_wait=False)
             return
         version = request.header.api_version
         self._serve(request, read_fetch_request(request.body, version), is_distinct=False)
@@ -96,7 +97,7 @@ class FetchHandler:
             return
         limits = limits_of_request(request, view, self._options, self._replicas)
         if len(context.partitions) > PARTITIONS_PER_STEP:
-            self._run(request, self._serve_in_steps(request, view, context, limits))
+            self._run(request, limits, self._serve_in_steps(request, view, context, limits))
             return
         read = read_partitions(self._replicas, context.partitions, limits)
         if read.remote:
@@ -119,9 +120,13 @@ class FetchHandler:
             yield from self._responder.complete_in_steps(request, context, read, limits)
 
     def _run(
-        self, request: Request, steps: Steps[None], on_failed: Callable[[Exception], None] | None = None
+        self,
+        request: Request,
+        limits: FetchLimits,
+        steps: Steps[None],
+        on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        run_raw_steps(self._options.slices, request, steps, on_failed)
+        run_raw_steps(self._options.slices, request, steps, on_failed, may_wait=not limits.is_of_follower)
 
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
@@ -182,7 +187,7 @@ class FetchHandler:
         def on_ready() -> None:
             if len(context.partitions) > PARTITIONS_PER_STEP:
                 steps = self._read_and_complete_in_steps(request, context, limits)
-                self._run(request, steps, on_steps_failed)
+                self._run(request, limits, steps, on_steps_failed)
                 return
             read = read_partitions(self._replicas, context.partitions, limits, records_positions=False)
             self._responder.complete(request, context, read, limits)

@@ -58,9 +58,8 @@ class FetchResponder:
     def complete(self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits) -> None:
         """Respond with what was read, in steps if it is of many partitions."""
         if len(read.results) > PARTITIONS_PER_STEP:
-            run_raw_steps(
-                self._options.slices, request, self.complete_in_steps(request, context, read, limits)
-            )
+            steps = self.complete_in_steps(request, context, read, limits)
+            run_raw_steps(self._options.slices, request, steps, may_wait=not limits.is_of_follower)
             return
         if request.quota is not None and self._is_throttled(request, context, read, limits):
             return

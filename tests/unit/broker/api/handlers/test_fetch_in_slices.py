@@ -11,7 +11,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.yields import IterationCounter, counted_slices, loop_iterations
 from tests.support.replicas.replica_manager import FakeRequest, Replicas
-from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.security.authorizers import ALLOW_EVERYTHING, DenyingAuthorizer
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
@@ -21,6 +21,9 @@ from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.scheduling.slices import LONG_REQUESTS_MAX, LONG_SLICES, Slices
+from tidelog.broker.security.authorization.authorizer import Authorizer
+from tidelog.cluster.acls import CLUSTER_NAME
 from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
@@ -30,8 +33,10 @@ from tidelog.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.steps import Steps
 
 MANY = 1_500
 SLICES_OF_MANY = MANY // 1_000
@@ -41,7 +46,7 @@ SLICES_OF_MANY = MANY // 1_000
 class Broker:
     """A topic of MANY partitions, and how many of its fetches wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
         self.clock = ManualClock()
         self.replicas = Replicas()
         self.timers = Timers(self.clock.monotonic_ms)
@@ -58,7 +63,7 @@ class Broker:
             self.traffic,
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=1 << 20, slices=self.slices, authorizer=ALLOW_EVERYTHING),
+            FetchOptions(max_bytes=1 << 20, slices=self.slices, authorizer=authorizer),
         )
 
     def fetch(
@@ -70,6 +75,7 @@ class Broker:
         session: tuple[int, int] = (0, -1),
         version: int = 16,
         topic_id: UUID | None = None,
+        replica_id: int = -1,
     ) -> FakeRequest:
         """Fetch from partitions at offsets; `session` is a session's id and epoch."""
         partitions = tuple(
@@ -84,6 +90,7 @@ class Broker:
             session_id=session[0],
             session_epoch=session[1],
             topics=(topic,) if partitions else (),
+            replica_state=ReplicaState(replica_id=replica_id),
         )
         request = FakeRequest(message, version)
         self.handler.handle(request)
@@ -162,6 +169,38 @@ async def test_the_last_entry_of_a_duplicate_partition_is_used(broker: Broker) -
     (partition_data,) = await partitions(request)
     assert (MANY - 1) % 7, "the last offset is out of range, the first is not"
     assert partition_data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def occupy(slices: Slices) -> None:
+    """Start more long requests of clients than are served at the same time; they do not end."""
+
+    def endless() -> Steps[None]:
+        while True:
+            yield None
+
+    def fail(_: object) -> None:
+        pytest.fail("the requests of the clients have no end")
+
+    for _ in range(2 * LONG_REQUESTS_MAX):
+        slices.start(endless(), fail, fail, is_request=True)
+    await loop_iterations(4 * LONG_SLICES * LONG_REQUESTS_MAX)
+
+
+async def test_a_follower_does_not_wait_behind_the_long_requests_of_clients(broker: Broker) -> None:
+    await occupy(broker.slices)
+    client = broker.fetch(ALL, max_wait_ms=0)
+    assert len(await partitions(broker.fetch(ALL, max_wait_ms=0, replica_id=2))) == MANY
+    assert not client.answers
+    broker.slices.close()
+
+
+async def test_a_client_that_claims_to_be_a_follower_waits_as_other_clients() -> None:
+    broker = Broker(DenyingAuthorizer({CLUSTER_NAME}))
+    await occupy(broker.slices)
+    claiming = broker.fetch(ALL, max_wait_ms=0, replica_id=2)
+    await loop_iterations(20 * LONG_REQUESTS_MAX)
+    assert not claiming.answers
+    broker.slices.close()
 
 
 async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) -> None:
