@@ -208,7 +208,7 @@ async def _change(
 ) -> web.StreamResponse:
     try:
         document = json.loads(await request.read())
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         return _json({"error": "the body of a change is a JSON object"}, 400)

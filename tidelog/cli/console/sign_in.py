@@ -103,7 +103,7 @@ class SignInAccess:
     async def _sign_in(self, request: web.Request, body: bytes) -> web.Response:
         try:
             document = json.loads(body) if len(body) <= CREDENTIALS_BYTES_MAX else None
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         try:
             credentials = self._form.read(document if isinstance(document, dict) else {})

@@ -137,3 +137,15 @@ async def test_clients_that_do_not_send_their_credentials_do_not_keep_users_from
         assert response.status == 204
         for writer in writers:
             writer.close()
+
+
+async def test_deeply_nested_credentials_are_refused_like_other_malformed_ones() -> None:
+    async def open_session(credentials: Credentials) -> ClusterSession:
+        raise AssertionError("there are no credentials")
+
+    sessions = UserSessions(ManualClock(), Random(1))
+    access = SignInAccess(PasswordForm("PLAIN"), open_session, sessions, allows_writes=False)
+    async with TestClient(TestServer(web.Application(middlewares=[access.middleware()]))) as browser:
+        headers = {"Content-Type": "application/json"}
+        for body in ("[" * 30_000, "no JSON"):
+            assert (await browser.post("/sign-in", data=body, headers=headers)).status == 400
