@@ -9,7 +9,7 @@ Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from tidelog.broker.network.connected_client import ConnectedClient
@@ -32,7 +32,8 @@ class MemberSessions:
         """The total of sessions that ended because their connection ended."""
         self._share_partitions = share_partitions
         self._open: dict[MemberKey, tuple[ShareSession, ConnectedClient]] = {}
-        self._members_of: defaultdict[ConnectedClient, set[MemberKey]] = defaultdict(set)
+        self._members_of: dict[ConnectedClient, set[MemberKey]] = {}
+        """The members by connection; a connection that has had a session stays until it ends."""
         self._session_counts: Counter[str] = Counter()
 
     def open(
@@ -54,6 +55,7 @@ class MemberSessions:
         self._open[member] = (session, client)
         self._session_counts[member.group_id] += 1
         if client not in self._members_of:
+            self._members_of[client] = set()
             client.when_disconnected(lambda: self._on_disconnected(client))
         self._members_of[client].add(member)
         return session
@@ -88,15 +90,13 @@ class MemberSessions:
         entry = self._open.pop(member, None)
         if entry is None:
             return
-        members = self._members_of[entry[1]]
-        members.discard(member)
-        if not members:
-            del self._members_of[entry[1]]
+        self._members_of[entry[1]].discard(member)
         self._session_counts[member.group_id] -= 1
         if not self._session_counts[member.group_id]:
             del self._session_counts[member.group_id]
 
     def _on_disconnected(self, client: ConnectedClient) -> None:
-        for member in list(self._members_of.get(client, ())):
+        for member in list(self._members_of[client]):
             self.disconnected_count += 1
             self.end(self._open[member][0])
+        del self._members_of[client]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.support.loops.yields import loop_iterations
 from tests.support.share_groups.broker import ShareBroker
 from tests.support.share_groups.results import ranges, values
@@ -94,6 +96,26 @@ async def test_records_are_released_when_the_connection_of_the_member_ends() -> 
     response = await broker.response(request)
     assert values(response.responses[0].partitions[0]) == ["a"]
     assert broker.sessions.disconnected_count == 1
+
+
+async def test_a_connection_that_opens_many_sessions_keeps_one_callback_for_its_end() -> None:
+    class CountingClient(ConnectedClient):
+        callback_count = 0
+
+        def when_disconnected(self, callback: Callable[[], None]) -> None:
+            self.callback_count += 1
+            super().when_disconnected(callback)
+
+    broker, client = ShareBroker(), CountingClient()
+    for _ in range(3):
+        broker.produce("a")
+        await broker.fetch(0, client=client)
+        await broker.response(broker.send(-1, client=client, indexes=()))
+        broker.produce("b")
+        await broker.fetch(0, client=client)
+    assert client.callback_count == 1
+    client.on_disconnected()
+    assert len(broker.sessions.sessions) == 0 and broker.sessions.disconnected_count == 1
 
 
 async def test_share_partitions_of_a_group_without_members_are_dropped() -> None:
