@@ -146,6 +146,8 @@ class GroupBroker:
             answer = run_steps(cast("Steps[Any]", answer))
         if inspect.isawaitable(answer):
             answer = await answer
+        if inspect.isgenerator(answer):
+            answer = run_steps(cast("Steps[Any]", answer))
         return decode(response_type(request.api_key), encode(answer, version), version)
 
 

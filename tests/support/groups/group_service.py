@@ -30,6 +30,7 @@ from tidelog.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tidelog.protocol.steps import run_steps
 
 CONFIG = group_config(offsets_commit_timeout_ms=40)
 GROUP = "c"  # it is stored in partition 0 of 3, "a" in partition 1
@@ -77,7 +78,7 @@ class GroupServiceFixture:
     async def fetch(self, group_id: str = GROUP, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
         group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-        (response,) = await self.service.fetch_offsets((group,), require_stable)
+        (response,) = run_steps(await self.service.fetch_offsets((group,), require_stable))
         if response.error_code:
             return -1, ErrorCode(response.error_code)
         partition = response.topics[0].partitions[0]

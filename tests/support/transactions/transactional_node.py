@@ -77,6 +77,7 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import run_steps
 
 T0 = TopicPartition("t", 0)
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
@@ -353,7 +354,7 @@ class TransactionalNode:
         """Return the group's committed offset of a partition of `t`."""
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(partition,)),)
         requested_group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        (response,) = await self.groups.fetch_offsets((requested_group,), require_stable)
+        (response,) = run_steps(await self.groups.fetch_offsets((requested_group,), require_stable))
         assert not response.error_code, ErrorCode(response.error_code)
         partition_response = response.topics[0].partitions[0]
         return partition_response.committed_offset, ErrorCode(partition_response.error_code)

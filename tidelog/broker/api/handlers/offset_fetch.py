@@ -67,8 +67,14 @@ class OffsetFetchHandler:
         self._groups = groups
         self._topics = topics
 
-    async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Return the result of every distinct group; errors are in the response."""
+    async def handle(
+        self, context: RequestContext, request: OffsetFetchRequest
+    ) -> Steps[OffsetFetchResponse]:
+        """Return the steps that compute the result of every distinct group; errors are in the response.
+
+        A small request may have a large response, so the dispatcher limits how many are computed at the same
+        time.
+        """
         version, image, slices = context.header.api_version, self._topics.image(), self._topics.slices
         requested_groups: Sequence[OffsetFetchRequestGroup] = request.groups
         if version < GROUPS_FROM_VERSION:
@@ -78,16 +84,21 @@ class OffsetFetchHandler:
         access = await slices.complete(map_steps(partial(self._access, context, image, by_id), groups))
         allowed = [each.allowed for each in access if each.allowed is not None]
         requested = await slices.complete(map_steps(partial(_with_topics, image, by_id), allowed))
-        fetched = await self._groups.fetch_offsets(requested, request.require_stable)
-        if version < GROUPS_FROM_VERSION:
-            results = await slices.complete(map_steps(lambda result: _current(result, image), fetched))
-        else:
-            results = await slices.complete(_results(allowed, fetched, image, by_id))
-        responses = await slices.complete(self._with_denied(context, access, results))
-        slices.release_later(groups, access, requested, fetched, results)
-        if version < GROUPS_FROM_VERSION:
-            return await slices.complete(_as_single(groups[0], responses[0], version))
-        return OffsetFetchResponse(groups=responses)
+        fetching = await self._groups.fetch_offsets(requested, request.require_stable)
+
+        def respond() -> Steps[OffsetFetchResponse]:
+            fetched = yield from fetching
+            if version < GROUPS_FROM_VERSION:
+                results = yield from map_steps(lambda result: _current(result, image), fetched)
+            else:
+                results = yield from _results(allowed, fetched, image, by_id)
+            responses = yield from self._with_denied(context, access, results)
+            slices.release_later(groups, access, requested, fetched, results)
+            if version < GROUPS_FROM_VERSION:
+                return (yield from _as_single(groups[0], responses[0], version))
+            return OffsetFetchResponse(groups=responses)
+
+        return respond()
 
     def _access(
         self, context: RequestContext, image: MetadataImage, by_id: bool, group: OffsetFetchRequestGroup

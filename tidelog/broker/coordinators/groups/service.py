@@ -194,16 +194,16 @@ class GroupService:
 
     async def fetch_offsets(
         self, groups: Sequence[OffsetFetchRequestGroup], require_stable: bool
-    ) -> tuple[OffsetFetchResponseGroup, ...]:
-        """Return the offsets of topics by name, or of all topics if None; errors are in the reply.
+    ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
+        """Return the steps that read the offsets of topics by name, or of all topics if None.
 
-        The offsets are at least as new as this call, and are read in slices.
+        Errors are in the reply. The offsets are at least as new as this call.
         """
         shards = await self._slices.complete(self._find_shards(groups))
         distinct = {shard.partition: shard for shard in shards if isinstance(shard, Shard)}
         outcomes = await asyncio.gather(*(self._confirm(each, require_stable) for each in distinct.values()))
         errors = dict(zip(distinct, outcomes, strict=True))
-        return await self._slices.complete(self._read_offsets(groups, shards, errors, require_stable))
+        return self._read_offsets(groups, shards, errors, require_stable)
 
     def _find_shards(self, groups: Iterable[OffsetFetchRequestGroup]) -> Steps[list[_GroupShard | ErrorCode]]:
         """Return the shard that serves each group, or the error code."""
@@ -240,7 +240,12 @@ class GroupService:
         """Return the offsets of each group, or its error; `errors` has those of the shards by partition."""
         results = []
         for group, shard in zip(groups, shards, strict=True):
-            error = shard if isinstance(shard, ErrorCode) else errors[shard.partition]
+            if isinstance(shard, ErrorCode):
+                error = shard
+            elif shard.state is ShardState.ACTIVE:
+                error = errors[shard.partition]
+            else:
+                error = ErrorCode.NOT_COORDINATOR
             topics: tuple[OffsetFetchResponseTopics, ...] = ()
             if isinstance(shard, Shard) and error is ErrorCode.NONE:
                 error = _error_of_sender(shard, group)

@@ -81,7 +81,7 @@ class BatchedCommitsFixture:
     async def fetch(self, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
         group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        (response,) = await self.service.fetch_offsets((group,), require_stable)
+        (response,) = run_steps(await self.service.fetch_offsets((group,), require_stable))
         fetched = response.topics[0].partitions[0]
         return fetched.committed_offset, ErrorCode(fetched.error_code)
 

@@ -62,6 +62,7 @@ from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import Steps, run_steps
 
 MANY = 3_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE
@@ -104,7 +105,7 @@ class LargeGroupsFixture:
 
     async def fetch_everything(self, *group_ids: str) -> list[tuple[int, int]]:
         groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
-        answers = await self.service.fetch_offsets(groups, True)
+        answers = await self.slices.complete(await self.service.fetch_offsets(groups, True))
         return [
             (answer.error_code, sum(len(topic.partitions) for topic in answer.topics)) for answer in answers
         ]
@@ -140,7 +141,7 @@ async def test_many_offsets_of_a_group_are_committed_and_fetched_in_slices(
     assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     topics = (OffsetFetchRequestTopics(name="t", partition_indexes=tuple(range(MANY))),)
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    (answer,) = await fixture.service.fetch_offsets((group,), False)
+    (answer,) = run_steps(await fixture.service.fetch_offsets((group,), False))
     assert [fetched.committed_offset for fetched in answer.topics[0].partitions] == list(range(MANY))
 
 
@@ -160,19 +161,43 @@ async def test_many_topics_are_fetched_in_slices_in_an_early_version(
     context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
     handler = OffsetFetchHandler(fixture.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
     request = OffsetFetchRequest(group_id="g", topics=named if is_named else None)
-    response = await handler.handle(context, request)
+    response = await slices.complete(await handler.handle(context, request))
     assert [topic.name for topic in response.topics] == [topic.name for topic in topics]
     # Steps for the checks of the topics, and for the response; of named topics also for their conversion.
     assert slices.slice_count >= (7 if is_named else 3) * SLICES_OF_MANY
 
 
-async def _fetch_topics(fixture: LargeGroupsFixture, *groups: OffsetFetchRequestGroup) -> OffsetFetchResponse:
+async def _fetch_steps(
+    fixture: LargeGroupsFixture, *groups: OffsetFetchRequestGroup
+) -> Steps[OffsetFetchResponse]:
     image: Any = SimpleNamespace(topics_by_name={"t": SimpleNamespace(id=UUID(int=1))}, topics_by_id={})
     header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, "c")
     context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
     topics = TopicAccess(lambda: image, fixture.slices, ALLOW_EVERYTHING)
     handler = OffsetFetchHandler(fixture.service, topics)
     return await handler.handle(context, OffsetFetchRequest(groups=groups))
+
+
+async def _fetch_topics(fixture: LargeGroupsFixture, *groups: OffsetFetchRequestGroup) -> OffsetFetchResponse:
+    return await fixture.slices.complete(await _fetch_steps(fixture, *groups))
+
+
+async def test_offsets_are_read_when_the_dispatcher_runs_the_steps_of_the_response(
+    fixture: LargeGroupsFixture,
+) -> None:
+    """The dispatcher limits how many large responses are computed at the same time."""
+    await fixture.commit("g", MANY)
+    before = fixture.slices.slice_count
+    group = OffsetFetchRequestGroup(group_id="g", topics=None)
+    steps = await _fetch_steps(fixture, group)
+    assert fixture.slices.slice_count - before < SLICES_OF_MANY
+    response = await fixture.slices.complete(steps)
+    assert fixture.slices.slice_count - before >= SLICES_OF_MANY
+    assert response.groups[0].error_code == ErrorCode.NONE
+    steps = await _fetch_steps(fixture, group)
+    fixture.service.on_resignation(0)
+    response = await fixture.slices.complete(steps)
+    assert (response.groups[0].error_code, response.groups[0].topics) == (ErrorCode.NOT_COORDINATOR, ())
 
 
 async def test_several_groups_with_many_partitions_are_compared_in_slices(

@@ -30,6 +30,7 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import run_steps
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     assert errors == [0, unknown_group, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert [topic.topic_id for topic in answer.topics] == [topic.topic_id for topic in request.topics]
     requested = OffsetFetchRequestGroup(group_id="g", topics=None)
-    (fetched,) = await broker.service.fetch_offsets((requested,), False)
+    (fetched,) = run_steps(await broker.service.fetch_offsets((requested,), False))
     (each,) = fetched.topics
     assert (each.name, each.topic_id, each.partitions[0].committed_offset) == ("t", TOPIC_ID, 5)
     assert each.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)
