@@ -1,7 +1,8 @@
 """The racks of members and partitions: a member reads from a replica in its own rack if it can (KIP-881).
 
-A partition is near a member if one of its replicas is in the member's rack. Offline replicas, and replicas
-that are not in the ISR, count too: members do not rebalance when the ISR changes.
+A partition is near a member if one of its replicas is in the member's rack. Replicas that are not in the ISR
+count too: members do not rebalance when the ISR changes. They do when a broker stops: its rack is not in the
+metadata then.
 
 Source: AbstractPartitionAssignor and AbstractStickyAssignor of Apache Kafka, KIP-881.
 """
