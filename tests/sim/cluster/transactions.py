@@ -17,6 +17,9 @@ TOPIC = "transfers"
 RECORDS_MAX = 5
 TIMEOUT_MS = 10_000
 ABORTED_SHARE = 0.3
+PAUSED_SHARE = 0.3
+"""The share of records after which the producer waits; an abort finds most others still unsent."""
+PAUSE_S_MAX = 0.5
 
 
 class End(Enum):
@@ -77,13 +80,25 @@ class TransactionalProducer:
                     while not self.is_stopped:
                         await self._perform_transaction(producer)
                         await asyncio.sleep(self._process.rng.uniform(0, 4 * self._plan.pause_of_producers_s))
+                    await self._abandon_transaction(producer)
             except KafkaError:
                 await asyncio.sleep(0.5)
 
+    async def _abandon_transaction(self, producer: Producer) -> None:
+        """Leave the last transaction open: the coordinator has to abort it."""
+        transaction = self._next_transaction()
+        self._ledger.ends[transaction] = End.ABORTED
+        producer.begin_transaction()
+        await producer.send_and_wait(TOPIC, b"%s/2" % transaction, partition=0)
+        await producer.close(timeout_ms=0)
+
+    def _next_transaction(self) -> bytes:
+        self._number += 1
+        return b"%s-%d" % (self._name.encode(), self._number)
+
     async def _perform_transaction(self, producer: Producer) -> None:
         rng = self._process.rng
-        self._number += 1
-        transaction = b"%s-%d" % (self._name.encode(), self._number)
+        transaction = self._next_transaction()
         count = 1 + rng.randrange(RECORDS_MAX)
         # Until its producer has the response to the end, the end is unknown.
         self._ledger.ends[transaction] = End.UNKNOWN
@@ -91,6 +106,8 @@ class TransactionalProducer:
         for _ in range(count):
             partition = rng.randrange(self._plan.partitions)
             await producer.send(TOPIC, b"%s/%d" % (transaction, count), partition=partition)
+            if rng.random() < PAUSED_SHARE:
+                await asyncio.sleep(rng.uniform(0, PAUSE_S_MAX))
         if rng.random() < ABORTED_SHARE:
             self._ledger.ends[transaction] = End.ABORTED
             await producer.abort_transaction()
