@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_response, read_request_header
@@ -19,7 +20,7 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from tidelog.protocol.registry import APIS, ApiKey, request_type
-from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.schema import ZERO_UUID, ApiMessage
 
 
 class ReceivedRequest(NamedTuple):
@@ -58,13 +59,14 @@ def responses_in_order(*responses: ScriptedResponse) -> Handler:
 class ScriptedBroker:
     """Responds to ApiVersions, Metadata and InitProducerId by itself, and to other APIs by `handlers`.
 
-    Metadata has topic "tides" with `partitions`, `leaders` and `leader_epoch`. `versions` lowers the highest
-    version of single APIs.
+    Metadata has topic "tides" with `topic_id`, `partitions`, `leaders` and `leader_epoch`. `versions` lowers
+    the highest version of single APIs.
     """
 
     node_id: int = 1
     port: int = 0
     partitions: int = 1
+    topic_id: UUID = ZERO_UUID
     leader_epoch: int = 1
     peers: dict[int, ScriptedBroker] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
@@ -157,6 +159,7 @@ class ScriptedBroker:
             topics=(
                 MetadataResponseTopic(
                     name="tides",
+                    topic_id=self.topic_id,
                     partitions=tuple(
                         MetadataResponsePartition(
                             partition_index=number,

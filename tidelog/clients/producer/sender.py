@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from uuid import UUID
 
 from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.metadata.cluster_client import ClusterClient
@@ -153,13 +154,15 @@ class Sender:
             queues = [queue for queue in queues if accumulator.is_sendable(queue, self._metadata, now_ms)]
 
     def _send(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
-        by_name = any(self._metadata.topic_id(batch.topic_partition.topic) == ZERO_UUID for batch in batches)
+        topics = {batch.topic_partition.topic for batch in batches}
+        # A topic that is recreated before the response has another id by then.
+        names = {self._metadata.topic_id(topic): topic for topic in topics}
         config = self._config
         request = produce_request(
             batches, self._metadata, self._acks, config.request_timeout_ms, config.transactional_id
         )
         try:
-            version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name))
+            version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name=ZERO_UUID in names))
             if self._acks == 0:
                 connection.send_without_response(request, version)
                 self._set_result(batches, BatchResult(ErrorCode.NONE))
@@ -168,15 +171,18 @@ class Sender:
         except KafkaError as error:
             self._set_result(batches, BatchResult(error.code, error_message=str(error)))
             return
-        future.add_done_callback(partial(self._on_response, batches))
+        future.add_done_callback(partial(self._on_response, batches, names))
 
-    def _highest_version(self, by_name: bool) -> int | None:
+    def _highest_version(self, *, by_name: bool) -> int | None:
         """Return the highest usable version of Produce; None if every version is usable."""
         if self._transactions is not None and not self._transactions.is_v2:
             return PRODUCE_HIGHEST_V1
         return _HIGHEST_VERSION_BY_NAME if by_name else None
 
-    def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ApiMessage]) -> None:
+    def _on_response(
+        self, batches: list[ProducerBatch], names: Mapping[UUID, str], future: asyncio.Future[ApiMessage]
+    ) -> None:
+        """Act on the response; `names` are those of the topic ids in the request."""
         if future.cancelled():
             return
         error = future.exception()
@@ -187,7 +193,7 @@ class Sender:
             return
         response = future.result()
         assert isinstance(response, ProduceResponse)
-        entries = self._entries(response)
+        entries = _entries(response, names)
         now_ms = self._client.now_ms()
         for batch in batches:
             entry = entries.get(batch.topic_partition)
@@ -205,14 +211,6 @@ class Sender:
             if self._core.on_result(batch, result, now_ms):
                 self._use_leader_hint(batch.topic_partition, entry, response)
         self._after_results()
-
-    def _entries(self, response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
-        entries: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic in response.responses:
-            name = topic.name or self._metadata.topic_name(topic.topic_id) or ""
-            for entry in topic.partition_responses:
-                entries[TopicPartition(name, entry.index)] = entry
-        return entries
 
     def _use_leader_hint(
         self,
@@ -286,3 +284,14 @@ class Sender:
                 _log.info("InitProducerId failed: %s; retrying", error)
             await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.environment.rng) / 1000)
             attempt += 1
+
+
+def _entries(
+    response: ProduceResponse, names: Mapping[UUID, str]
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """Return the entries of the response by partition; new versions have topic ids instead of names."""
+    return {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.index): entry
+        for topic in response.responses
+        for entry in topic.partition_responses
+    }

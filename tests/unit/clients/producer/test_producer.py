@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -237,6 +238,32 @@ async def test_a_response_without_the_partition_is_an_error() -> None:
             with pytest.raises(KafkaError, match="tides-0") as caught:
                 await producer.send_and_wait("tides", b"high")
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_topic_may_get_another_id_before_the_response_to_a_produce() -> None:
+    old, new = UUID(int=1), UUID(int=2)
+    async with scripted_brokers() as [broker]:
+        broker.topic_id = old
+        producer = producer_at(broker)
+
+        def recreate(request: ReceivedRequest) -> ScriptedResponse:
+            broker.topic_id = new
+            producer._client.metadata.apply(broker.metadata(), full=False)
+            entry = PartitionProduceResponse(index=0, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            return ProduceResponse(
+                responses=(TopicProduceResponse(topic_id=old, partition_responses=(entry,)),)
+            )
+
+        entry = PartitionProduceResponse(index=0, base_offset=7)
+        written = ProduceResponse(
+            responses=(TopicProduceResponse(topic_id=new, partition_responses=(entry,)),)
+        )
+        broker.handlers[ApiKey.PRODUCE] = recreate
+        async with producer:
+            delivery = await producer.send("tides", b"high")
+            await eventually(lambda: broker.topic_id == new)
+            broker.handlers[ApiKey.PRODUCE] = responses_in_order(written)
+            assert (await delivery).offset == 7
 
 
 async def test_an_unknown_partition_is_refused_at_once() -> None:
