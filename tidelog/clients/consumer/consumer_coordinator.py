@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from tidelog.clients.consumer.group_ports import GroupPorts
@@ -57,6 +57,7 @@ class ConsumerCoordinator:
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._group_topics: dict[str, int] | None = None
         self._group_racks: PartitionRacks | None = None
+        """The racks that change the assignment; None if this member has no rack, as in Kafka."""
         self._join_task: asyncio.Task[Assignment] | None = None
         self._is_closed = False
         self._heartbeater = Heartbeater(client, config, ports.lookup, self.membership, ports.on_change)
@@ -233,17 +234,13 @@ class ConsumerCoordinator:
                     self._ports.client.now_ms() + self._ports.config.request_timeout_ms
                 )
         self._group_topics = self._count_partitions(topics)
-        self._group_racks = self._partition_racks(topics)
         racks = self._ports.client.metadata.racks(topics)
+        self._group_racks = racks if self._ports.config.client_rack else None
         return assign(joined.protocol_name, self._group_topics, members, racks)
 
     def _count_partitions(self, topics: set[str]) -> dict[str, int]:
         known = self._ports.client.metadata.topics
         return {topic: known[topic].partition_count for topic in sorted(topics) if topic in known}
-
-    def _partition_racks(self, topics: Iterable[str]) -> PartitionRacks | None:
-        """Return the racks that change the assignment; None if this member has no rack, as in Kafka."""
-        return self._ports.client.metadata.racks(topics) if self._ports.config.client_rack else None
 
     # --- after joining --------------------------------------------------------------------
 
@@ -279,6 +276,6 @@ class ConsumerCoordinator:
         if self._count_partitions(topics) != self._group_topics:
             self.membership.request_join("partitions of subscribed topics have changed")
             self._ports.on_change()
-        elif self._partition_racks(topics) != self._group_racks:
+        elif self._group_racks is not None and self._ports.client.metadata.racks(topics) != self._group_racks:
             self.membership.request_join("racks of replicas have changed")
             self._ports.on_change()
