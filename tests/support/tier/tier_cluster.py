@@ -53,6 +53,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name
 T = TypeVar("T")
 
 
@@ -359,6 +360,12 @@ class TierCluster:
             for broker_id in range(replicas)
         ]
 
+    def leader(self, epoch: LeaderEpoch = 0) -> TierNode:
+        """Let the first replica become leader of `epoch`, and return it."""
+        node = self.nodes[0]
+        node.lead(epoch)
+        return node
+
     def configure(self, config: LogConfig) -> None:
         """Change the topic's configs."""
         for node in self.nodes:
@@ -380,7 +387,7 @@ class TierCluster:
         """Check that every object belongs to a finished segment, and that those are complete."""
         segments = self.segments()
         states = {segment.state.name for segment in segments}
-        assert states <= {"COPY_SEGMENT_FINISHED"}, self.ranges()
+        assert states <= {FINISHED}, self.ranges()
         wanted = {segment.remote_log_segment_id.id for segment in segments}
         assert set(self.tier.copies) == wanted
         assert all(copy.is_whole for copy in self.tier.copies.values())

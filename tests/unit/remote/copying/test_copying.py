@@ -9,10 +9,10 @@ import pytest
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.settings import remote_settings
 from tests.support.tier.tier_cluster import (
+    FINISHED,
     PARTITION,
     TIERED,
     TierCluster,
-    TierNode,
     end_transaction,
     produce,
     replicate,
@@ -25,18 +25,10 @@ from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 
-FINISHED = "COPY_SEGMENT_FINISHED"
-
-
-def leader(cluster: TierCluster, epoch: int = 0) -> TierNode:
-    node = cluster.nodes[0]
-    node.lead(epoch)
-    return node
-
 
 def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     log = node.log
     produce(log, 5, producer_id=9, sequence=0, is_transactional=True)
     end_transaction(log, 9, is_abort=True)
@@ -68,7 +60,7 @@ def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
 
 def test_a_segment_with_an_open_transaction_is_copied_after_its_marker() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     produce(node.log, 5, producer_id=9, sequence=0, is_transactional=True)
     node.log.roll(NOW_MS)
@@ -116,7 +108,7 @@ def test_nothing_is_copied_before_the_remote_metadata_is_read() -> None:
 
 def test_copying_is_disabled_and_enabled_per_topic() -> None:
     cluster = TierCluster(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     node.run_copy()
     assert cluster.ranges() == []
@@ -128,7 +120,7 @@ def test_copying_is_disabled_and_enabled_per_topic() -> None:
 
 def test_a_copy_in_progress_stops_when_copying_is_disabled() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 3)
     disabled = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2)
     cluster.tier.before_copy = lambda _: cluster.configure(disabled)
@@ -139,7 +131,7 @@ def test_a_copy_in_progress_stops_when_copying_is_disabled() -> None:
 
 def test_segments_younger_than_the_copy_lag_wait() -> None:
     cluster = TierCluster(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     node.run_copy()
     assert cluster.ranges() == []
@@ -150,7 +142,7 @@ def test_segments_younger_than_the_copy_lag_wait() -> None:
 
 def test_kafka_17062_a_failed_copy_is_cleaned_up_and_retried() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     cluster.tier.faults.half_way = 1
     with pytest.raises(RemoteStorageError):
@@ -164,7 +156,7 @@ def test_kafka_17062_a_failed_copy_is_cleaned_up_and_retried() -> None:
 
 def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     cluster.tier.faults.answer_lost = 1
 
@@ -187,7 +179,7 @@ def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> N
 
 def test_a_copy_with_unknown_start_is_dangling_until_its_records_are_copied() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     cluster.metadata_faults.answer_lost = 1
     with pytest.raises(RemoteMetadataError):
@@ -204,7 +196,7 @@ def test_a_copy_with_unknown_start_is_dangling_until_its_records_are_copied() ->
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_a_finish_record_without_response_is_published_again_without_a_second_copy(is_stored: bool) -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
 
     def next_writes_fail(_: object) -> None:
@@ -336,7 +328,7 @@ def test_a_segment_without_producer_snapshot_or_time_index_stops_copying(
     suffix: str,
 ) -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 3)
     name = f"{10:020d}{suffix}"
     cluster.fs.unlink(f"{node.log.directory}/{name}")
@@ -351,7 +343,7 @@ def test_a_segment_without_producer_snapshot_or_time_index_stops_copying(
 
 def test_records_without_leader_epoch_are_not_copied() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     produce(node.log, 5, epoch=-1)
     node.log.roll(NOW_MS)
     with pytest.raises(SegmentNotCopyable, match="no leader epoch"):
@@ -361,7 +353,7 @@ def test_records_without_leader_epoch_are_not_copied() -> None:
 
 def test_a_segment_is_copied_after_delete_records_moved_the_log_start_into_it() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     node.log.advance_log_start_offset(15)
     node.run_copy()
@@ -372,7 +364,7 @@ def test_a_segment_is_copied_after_delete_records_moved_the_log_start_into_it() 
 
 def test_segments_removed_by_delete_records_during_copying_are_not_copied() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 3)
 
     def delete_records(_: object) -> None:
@@ -387,7 +379,7 @@ def test_segments_removed_by_delete_records_during_copying_are_not_copied() -> N
 
 def test_a_copy_waits_for_the_quota_and_checks_every_second_for_cancellation() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 3)
     size = node.log.segments.first.size_bytes
     node.context.copy_quota.configure(size // 2, 11, 1)
@@ -402,7 +394,7 @@ def test_a_copy_waits_for_the_quota_and_checks_every_second_for_cancellation() -
 
 def test_a_copy_that_waits_for_the_quota_is_cancelled_by_loss_of_leadership() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     node.context.copy_quota.configure(1, 11, 1)
     assert node.copy is not None and node.role is not None
@@ -433,7 +425,7 @@ def test_a_follower_reads_the_highest_remote_offset_and_may_delete_local_segment
 
 def test_a_copy_whose_check_fails_is_copied_again_with_another_id() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     cluster.tier.faults.answer_lost = 1
     with pytest.raises(RemoteStorageError):

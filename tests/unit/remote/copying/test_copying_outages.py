@@ -8,27 +8,19 @@ import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.tier_cluster import (
+    FINISHED,
     PARTITION,
     TIERED,
     TierCluster,
-    TierNode,
     replicate,
     sealed_segments,
 )
 from tidelog.remote.ports.storage_manager import RemoteStorageError, StoreUnavailable
 
-FINISHED = "COPY_SEGMENT_FINISHED"
-
-
-def leader(cluster: TierCluster, epoch: int = 0) -> TierNode:
-    node = cluster.nodes[0]
-    node.lead(epoch)
-    return node
-
 
 def test_kafka_19952_segments_kept_during_an_outage_are_copied_once_and_deleted_locally() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 3)
     cluster.tier.faults.before = 1 << 30
     for _ in range(3):
@@ -48,7 +40,7 @@ def test_kafka_19952_segments_kept_during_an_outage_are_copied_once_and_deleted_
 
 def test_an_outage_uses_one_segment_id() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     cluster.tier.faults.unavailable = 29
     for _ in range(29):
@@ -67,7 +59,7 @@ def test_an_outage_uses_one_segment_id() -> None:
 
 def test_no_copy_is_attempted_before_the_backoff_of_an_outage_has_ended() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     outage = node.context.outages.copies
     for _ in range(20):
@@ -82,7 +74,7 @@ def test_no_copy_is_attempted_before_the_backoff_of_an_outage_has_ended() -> Non
 
 def test_a_waiting_copy_is_discarded_when_copying_is_disabled() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 1)
     cluster.tier.faults.unavailable = 1
     with pytest.raises(StoreUnavailable):
@@ -96,7 +88,7 @@ def test_a_waiting_copy_is_discarded_when_copying_is_disabled() -> None:
 
 def test_a_waiting_copy_is_discarded_when_its_records_are_deleted() -> None:
     cluster = TierCluster()
-    node = leader(cluster)
+    node = cluster.leader()
     sealed_segments(node.log, 2)
     cluster.tier.faults.unavailable = 1
     with pytest.raises(StoreUnavailable):

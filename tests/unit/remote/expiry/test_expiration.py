@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.tier.tier_cluster import (
+    FINISHED,
     PARTITION,
     TIERED,
     TierCluster,
@@ -28,8 +29,6 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.storage.log.truncation import RemoteState
-
-FINISHED = "COPY_SEGMENT_FINISHED"
 
 
 def copy_segments(cluster: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
