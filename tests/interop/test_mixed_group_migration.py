@@ -99,12 +99,11 @@ class Group:
             read = {partition for partition, offset in member.received if (partition, offset) in expected}
             assert read == member.partitions
 
-    @property
-    def group_type(self) -> ConsumerGroupType:
-        """The type of the group, as librdkafka's admin client lists it."""
+    def listed_type(self) -> ConsumerGroupType:
+        """Return the type of the group, as librdkafka's admin client lists it."""
         listed = self._admin.list_consumer_groups().result(TIMEOUT_S)
-        listed_type: ConsumerGroupType = next(each.type for each in listed.valid if each.group_id == GROUP)
-        return listed_type
+        group_type: ConsumerGroupType = next(each.type for each in listed.valid if each.group_id == GROUP)
+        return group_type
 
     def remove(self, members: Sequence[GroupMember]) -> None:
         """Let members leave, while the others are polled."""
@@ -128,7 +127,7 @@ def test_clients_of_five_authors_share_a_group_while_it_migrates(servers: str, t
         join(LibrdkafkaMember.classic(*place))
         join(JavaMember(*place, JARS, tmp_path / "classic", "classic"))
         group.wait_until_shared()
-        assert group.group_type is ConsumerGroupType.CLASSIC
+        assert group.listed_type() is ConsumerGroupType.CLASSIC
         group.produce_and_receive()
 
         new = [
@@ -137,7 +136,7 @@ def test_clients_of_five_authors_share_a_group_while_it_migrates(servers: str, t
             join(JavaMember(*place, JARS, tmp_path / "new", "consumer")),
         ]
         group.wait_until_shared()
-        assert group.group_type is ConsumerGroupType.CONSUMER
+        assert group.listed_type() is ConsumerGroupType.CONSUMER
         group.produce_and_receive()
         described = KafkaTools(JARS, servers).run(
             "kafka-consumer-groups", "--describe", "--group", GROUP, "--members", "--verbose"
@@ -147,5 +146,5 @@ def test_clients_of_five_authors_share_a_group_while_it_migrates(servers: str, t
 
         group.remove(new)
         group.wait_until_shared()
-        assert group.group_type is ConsumerGroupType.CLASSIC
+        assert group.listed_type() is ConsumerGroupType.CLASSIC
         group.produce_and_receive()

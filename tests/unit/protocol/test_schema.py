@@ -67,7 +67,8 @@ class TestAMessageIsAFrozenDataclass:
 
     def test_a_message_has_slots_and_no_dictionary(self, vote: VoteRequest) -> None:
         assert not hasattr(vote, "__dict__")
-        assert VoteRequest.__slots__ == ("cluster_id", "voter_id", "topics")
+        slots: tuple[str, ...] = VoteRequest.__slots__
+        assert slots == ("cluster_id", "voter_id", "topics")
 
     def test_messages_with_equal_fields_are_equal(self, vote: VoteRequest) -> None:
         assert vote == VOTE == DECODED

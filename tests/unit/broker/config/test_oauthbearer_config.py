@@ -80,7 +80,7 @@ def test_keys_of_the_listener_and_the_mechanism_have_precedence() -> None:
         }
     )
     rules = oauthbearer.rules
-    assert (rules.expected_audiences, rules.expected_issuer) == ({"b", "c"}, "https://y")
+    assert (rules.expected_audiences, rules.expected_issuer) == (frozenset({"b", "c"}), "https://y")
     assert (rules.clock_skew_ms, rules.principal_claim) == (5_000, "client_id")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.network.connection_peer import FETCH, PRODUCE, Peer
 from tests.support.network.loopback_server import frame
+from tests.support.states import state_of
 from tidelog.broker.network import connection_core
 from tidelog.broker.network.connection_core import TRANSITIONS, ConnectionCore, SocketReading, State
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
@@ -260,9 +261,9 @@ def test_a_parked_request_gets_its_response_while_the_connection_is_throttled() 
     (parked,) = requests_of(peer.core)
     peer.core.throttle(until_ms=1_000)
     assert peer.core.on_response(parked, b"one", 0) == [b"one"]
-    assert peer.core.state is State.THROTTLED
+    assert state_of(peer.core) is State.THROTTLED
     peer.core.end_throttle()
-    assert peer.core.state is State.READING
+    assert state_of(peer.core) is State.READING
 
 
 def test_the_later_of_two_throttle_ends_applies() -> None:

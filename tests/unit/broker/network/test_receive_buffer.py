@@ -303,7 +303,7 @@ def test_missing_bytes_are_those_of_the_next_frame() -> None:
     assert buffer.missing_bytes() == 7
     feed(buffer, b"defghij" + frame_of(b"next")[:6])
     assert buffer.missing_bytes() == 0
-    assert buffer.next_frame() == b"abcdefghij"
+    assert bytes(buffer.next_frame()) == b"abcdefghij"
     assert buffer.missing_bytes() == 2
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import lifecycle_settings
+from tests.support.states import state_of
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
@@ -139,14 +140,14 @@ async def test_a_broker_registers_catches_up_reports_that_it_is_ready_and_is_unf
         assert await lifecycle.wait_until_registered() == EPOCH
         assert lifecycle.broker_epoch == EPOCH
         await eventually(lambda: len(running.controller.heartbeats) > 2)
-        assert lifecycle.state is BrokerState.STARTING
+        assert state_of(lifecycle) is BrokerState.STARTING
         running.metadata_offset = EPOCH
         await lifecycle.wait_until_caught_up()
         await eventually(lambda: len(running.controller.heartbeats) > 5)
-        assert lifecycle.state is BrokerState.RECOVERY
+        assert state_of(lifecycle) is BrokerState.RECOVERY
         assert all(each.want_fence for each in running.controller.heartbeats)
         await lifecycle.become_unfenced()
-        assert lifecycle.state is BrokerState.RUNNING
+        assert state_of(lifecycle) is BrokerState.RUNNING
         assert not running.controller.heartbeats[-1].want_fence
         count = len(running.controller.heartbeats)
         await eventually(lambda: len(running.controller.heartbeats) > count + 2)
@@ -216,10 +217,10 @@ async def test_a_broker_stops_when_the_controller_permits_it() -> None:
         await eventually(
             lambda: len([one for one in running.controller.heartbeats if one.want_shut_down]) > 2
         )
-        assert running.lifecycle.state is BrokerState.CONTROLLED_SHUTDOWN
+        assert state_of(running.lifecycle) is BrokerState.CONTROLLED_SHUTDOWN
         running.controller.agrees_to_shutdown = True
         assert await stopping
-        assert running.lifecycle.state is BrokerState.SHUTTING_DOWN
+        assert state_of(running.lifecycle) is BrokerState.SHUTTING_DOWN
         count = len(running.controller.heartbeats)
         await running.lifecycle.close()
         assert len(running.controller.heartbeats) == count

@@ -91,7 +91,7 @@ async def test_a_user_with_all_sessions_of_a_user_loses_the_one_that_was_not_use
         clock.advance_ns(1_000_000)
         own.append(await added(sessions, "alice"))
     clock.advance_ns(1_000_000)
-    assert await sessions.use(own[0][0]) is own[0][1]
+    assert cast(object, await sessions.use(own[0][0])) is own[0][1]
     for count in (1, 2):
         clock.advance_ns(1_000_000)
         await added(sessions, "alice")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.network.scripted_coordinators import GROUP
+from tests.support.states import state_of
 from tests.support.transactions.accumulators import P0, drain, no_connection_error
 from tests.support.transactions.producers import (
     AT_5,
@@ -261,10 +262,10 @@ def test_a_batch_that_expires_unsent_fails_the_transaction_without_a_new_epoch()
     put(fixture)
     fixture.exchange(add_partitions_response(P0))
     fixture.core.expire(5_000, no_connection_error)
-    assert fixture.state is S.ABORTABLE_ERROR
+    assert state_of(fixture) is S.ABORTABLE_ERROR
     fixture.abort()
     fixture.exchange(end_txn_response())
-    assert fixture.state is S.READY
+    assert state_of(fixture) is S.READY
 
 
 def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> None:
@@ -273,11 +274,11 @@ def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> 
     put(fixture)
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
     fixture.core.expire(5_000, no_connection_error)
-    assert fixture.state is S.ABORTABLE_ERROR
+    assert state_of(fixture) is S.ABORTABLE_ERROR
     fixture.abort()
     fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1))
     fixture.core.on_result(batch, BatchResult(E.NONE, 3), 6_000)
-    assert fixture.state is S.READY
+    assert state_of(fixture) is S.READY
 
 
 def test_a_refused_record_prevents_the_commit_of_its_transaction() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
+from tests.support.states import state_of
 from tests.unit.cluster.quorum.replica_fixture import (
     CLUSTER_ID,
     ReplicaFixture,
@@ -70,9 +71,9 @@ def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     for _ in range(10):
         subject.wait(1000)
         subject.fetch_as(2, 1, 1)
-    assert subject.state is State.LEADER
+    assert state_of(subject) is State.LEADER
     subject.wait(3000)
-    assert subject.state is State.RESIGNED
+    assert state_of(subject) is State.RESIGNED
     assert subject.all_of(LeaderChanged) == [LeaderChanged(1, None)]
 
 
@@ -131,15 +132,15 @@ def test_a_restarted_follower_knows_its_leader() -> None:
 def test_the_first_preferred_successor_starts_an_election_at_once_and_others_later() -> None:
     first = ReplicaFixture().follow(2)
     first.send_request(end(2, 1, 1, 3))
-    assert first.state is State.PROSPECTIVE
+    assert state_of(first) is State.PROSPECTIVE
     second = ReplicaFixture(3).follow(2)
     second.respond(second.requests_of(FetchRequest)[0], fetch_answer(2, 1))
     second.send_request(end(2, 1, 1, 3))
-    assert second.state is State.FOLLOWER
+    assert state_of(second) is State.FOLLOWER
     request = vote_for(1, 1, pre_vote=True, voter_id=3)
     assert vote_result(second.send_request(request)) == (True, ErrorCode.NONE), "its leader has resigned"
     second.wait(500)
-    assert second.state is State.PROSPECTIVE
+    assert state_of(second) is State.PROSPECTIVE
 
 
 @pytest.mark.parametrize(

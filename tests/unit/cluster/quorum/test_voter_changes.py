@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.sim.quorum.safeguards import Safeguard
+from tests.support.states import state_of
 from tests.unit.cluster.quorum.leader_fixture import catch_up, leader_of
 from tests.unit.cluster.quorum.logs import bootstrap_log, log_of
 from tests.unit.cluster.quorum.replica_fixture import (
@@ -176,10 +177,10 @@ def test_a_removed_leader_leads_until_the_other_voters_commit_the_removal() -> N
     subject.step(RequestReceived(source, remove(1)))
     assert subject.quorum.voter_ids == (2, 3)
     catch_up(subject, 2)
-    assert subject.state is State.LEADER, "its own log does not count any more"
+    assert state_of(subject) is State.LEADER, "its own log does not count any more"
     catch_up(subject, 3)
     assert subject.response_to(source).error_code == ErrorCode.NONE
-    assert subject.state is State.RESIGNED
+    assert state_of(subject) is State.RESIGNED
 
 
 def test_a_removed_voter_is_a_candidate_until_the_removal_is_committed() -> None:

@@ -17,6 +17,7 @@ from tests.support.replicas.tiered_follower import (
     producer,
     tiered_log,
 )
+from tests.support.states import state_of
 from tidelog.cluster.replication.follower_state import (
     Append,
     FetchAuxiliary,
@@ -41,7 +42,7 @@ def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local
     tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
     follower = Follower(tiered_log(), tier)
     assert follower.on_refused() == []
-    assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
+    assert state_of(follower) is ReplicaState.BUILDING_REMOTE_LOG_AUX
     assert follower.fetcher.build_fetch(0) is None, "it does not fetch meanwhile"
     assert follower.offset(-2, 0) == []
     assert follower.offset(-4, 6, epoch=2) == []
@@ -53,7 +54,7 @@ def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local
     assert (restart.log_start_offset, restart.offset) == (0, 6)
     assert restart.leader_epochs == ((0, 0), (1, 3), (2, 5)) and restart.producer_snapshot == snapshot
     perform(follower.fetcher, [restart])
-    assert follower.state is ReplicaState.FETCHING
+    assert state_of(follower) is ReplicaState.FETCHING
     assert (follower.next_fetch().fetch_offset, follower.next_fetch().last_fetched_epoch) == (6, 2)
 
 

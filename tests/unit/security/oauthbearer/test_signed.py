@@ -125,7 +125,7 @@ def test_without_an_expected_audience_a_token_for_an_audience_is_rejected_as_in_
 def test_other_names_of_claims() -> None:
     rules = TokenRules(principal_claim="client", scope_claim="scp")
     token = verify(sign_token(aud=None, sub=None, client="bob", scp="all"), rules)
-    assert (token.principal, token.scopes) == ("bob", {"all"})
+    assert (token.principal, token.scopes) == ("bob", frozenset({"all"}))
 
 
 def test_a_token_of_another_key_is_rejected() -> None:

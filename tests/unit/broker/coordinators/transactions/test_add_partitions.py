@@ -29,7 +29,7 @@ def test_the_first_added_partition_begins_the_transaction(state: TransactionStat
     fixture.now_ms += 10
     fixture.add((7, 3), A, version=version)
     metadata = fixture.metadata
-    assert (metadata.state, metadata.partitions) == (TransactionState.ONGOING, {A})
+    assert (metadata.state, metadata.partitions) == (TransactionState.ONGOING, frozenset({A}))
     assert (metadata.start_wall_ms, metadata.last_update_wall_ms) == (fixture.now_ms, fixture.now_ms)
     assert metadata.client_transaction_version == version
 
@@ -37,7 +37,7 @@ def test_the_first_added_partition_begins_the_transaction(state: TransactionStat
 def test_added_partitions_keep_the_start_time_of_the_transaction() -> None:
     fixture = fixture_in(TransactionState.ONGOING, partitions=frozenset({A}), start_wall_ms=STARTED_MS)
     fixture.add((7, 3), B)
-    assert (fixture.metadata.partitions, fixture.metadata.start_wall_ms) == ({A, B}, STARTED_MS)
+    assert (fixture.metadata.partitions, fixture.metadata.start_wall_ms) == (frozenset({A, B}), STARTED_MS)
 
 
 def test_partitions_added_twice_are_written_once() -> None:

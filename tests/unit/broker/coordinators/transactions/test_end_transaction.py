@@ -115,7 +115,7 @@ def test_a_delayed_commit_does_not_end_the_next_transaction() -> None:
     fixture.add((7, 4), A)
     assert refusal(lambda: fixture.end((7, 3), True)) is ErrorCode.PRODUCER_FENCED
     assert refusal(lambda: fixture.end((7, 3), False)) is ErrorCode.PRODUCER_FENCED
-    assert (fixture.state, fixture.metadata.partitions) == (S.ONGOING, {A})
+    assert (fixture.state, fixture.metadata.partitions) == (S.ONGOING, frozenset({A}))
 
 
 def test_an_abort_without_transaction_fences_late_requests() -> None:
