@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -106,7 +106,9 @@ class GroupServiceFixture:
 
     def heartbeat(self, member_id: str, generation: int = 1, group_id: str = GROUP) -> ErrorCode:
         request = HeartbeatRequest(group_id=group_id, member_id=member_id, generation_id=generation)
-        return ErrorCode(self.service.heartbeat(request).error_code)
+        response = self.service.heartbeat(request)
+        assert isinstance(response, HeartbeatResponse), "all records are committed"
+        return ErrorCode(response.error_code)
 
     async def stable_member(self) -> str:
         joined = self.join()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -13,6 +15,11 @@ class HeartbeatHandler:
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
-    def handle(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Return the response at once; errors are in the response."""
+    def handle(
+        self, context: RequestContext, request: HeartbeatRequest
+    ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+        """Return the response, or an awaitable of it if records must be committed before.
+
+        Errors are in the response.
+        """
         return self._groups.heartbeat(request)

@@ -37,7 +37,7 @@ from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupS
 from tidelog.broker.coordinators.groups.services.streams_groups import StreamsGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.coordinator import RecordFormat
-from tidelog.broker.coordinators.shared.outcome import error_of_append
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, error_of_append
 from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.timer import TimerHandle
@@ -168,8 +168,11 @@ class GroupService:
         shard.perform(outcome.writes)
         return _future_of(outcome.reply)
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Restart the session of a member. While the group is loading, the response has no error."""
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+        """Restart the session of a member. While the group is loading, the response has no error.
+
+        Return an awaitable of the response if earlier records of the partition must be committed before.
+        """
         try:
             shard = self._require_shard(request.group_id)
         except KafkaError as error:
@@ -177,8 +180,8 @@ class GroupService:
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
         response = shard.coordinator.membership.heartbeat(request, shard.now())
-        shard.schedule_tick()
-        return response
+        result = self._shards.respond_after(shard, NO_WRITES, response)
+        return result if isinstance(result, HeartbeatResponse) else _after_commit(result)
 
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Remove members from a group. Their errors are in the reply; other errors raise KafkaError."""
@@ -387,6 +390,14 @@ def _offsets_in(
     if group.topics is None:
         return (yield from coordinator.offset_fetch.fetch_all(group.group_id, require_stable))
     return (yield from coordinator.offset_fetch.fetch(group.group_id, group.topics, require_stable))
+
+
+async def _after_commit(response: Awaitable[HeartbeatResponse]) -> HeartbeatResponse:
+    """Return the response of a heartbeat, or the error of the commit for which it waits."""
+    try:
+        return await response
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
 
 
 def _result_of(deletion: _Deletion) -> DeletableGroupResult:

@@ -352,15 +352,22 @@ class Shard(Generic[CoordinatorT]):
         self.flush_batch()
         return bool(self._in_flight)
 
-    async def wait_for_commits(self) -> None:
-        """Wait for the commit of all current appends. Raise NOT_COORDINATOR if they are never committed."""
+    def wait_for_commits(self) -> asyncio.Future[None]:
+        """Return a future of the commit of all current appends, which may be cancelled.
+
+        It raises NOT_COORDINATOR if they are never committed.
+        """
         assert self._in_flight
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting_for_commits[future] = self._in_flight[-1].next_offset
-        try:
-            await future
-        finally:
-            self._waiting_for_commits.pop(future, None)
+        future.add_done_callback(self._forget_waiting)
+        return future
+
+    def _forget_waiting(self, future: asyncio.Future[None]) -> None:
+        """Remove a future of `wait_for_commits`. Its error is retrieved even if its waiter has ended."""
+        self._waiting_for_commits.pop(future, None)
+        if not future.cancelled():
+            future.exception()
 
     def _complete_waiting(self, next_offset: Offset) -> None:
         """Complete the futures of `wait_for_commits` whose records are committed."""

@@ -2,8 +2,9 @@
 
 `on_leadership` loads a partition, `on_resignation` unloads it. Requests for a key of a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS; requests for a partition of another leader get NOT_COORDINATOR.
-A reply that depends on the log is sent when its records are committed. After the commit timeout it is
-COORDINATOR_NOT_AVAILABLE; the records may still be committed later, and are then applied.
+A reply that depends on the log is sent when its records, and all earlier ones of the partition, are
+committed. After the commit timeout it is COORDINATOR_NOT_AVAILABLE; the records may still be committed later,
+and are then applied.
 
 I/O: the StateLog. To be used from one event loop.
 """
@@ -205,26 +206,47 @@ class Shards(Generic[CoordinatorT]):
         return _begin(lambda on_completed: shard.perform(writes, on_completed))
 
     async def write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> None:
-        """Append, replay and wait for the commit. Raise KafkaError with the error of the reply."""
-        error = await write_and_wait(
-            lambda on_completed: shard.perform(writes, on_completed), self._commit_timeout_ms
-        )
-        _check(error, shard.partition)
+        """Append, replay and wait for the commit; without records, for that of all earlier ones.
+
+        Raise KafkaError with the error of the reply.
+        """
+        commit = self._begin_commit(shard, writes)
+        if commit is not None:
+            await commit
 
     def respond_after(self, shard: Shard[CoordinatorT], writes: Writes[Any], reply: R) -> R | Awaitable[R]:
         """Append and replay now. Return `reply`, or an awaitable of it if records must be committed before.
 
-        A command without records, such as nearly every heartbeat, needs no task. The awaitable raises
-        KafkaError with the error of the reply.
+        Nearly every heartbeat has no records and finds none that is not committed: it needs no task. The
+        awaitable raises KafkaError with the error of the reply.
+        """
+        commit = self._begin_commit(shard, writes)
+        return reply if commit is None else _after(commit, reply)
+
+    def _begin_commit(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> Awaitable[None] | None:
+        """Append and replay now. Return an awaitable of the commit; None if there is nothing to wait for.
+
+        A reply without records may depend on earlier records that are not committed, and that the next
+        coordinator then does not know: it waits for them.
+        Source: CoordinatorRuntime of Apache Kafka 4.3.
         """
         if writes.records:
-            return self._reply_after(shard.partition, self.begin_write(shard, writes), reply)
+            return self._wait_for_result(shard.partition, self.begin_write(shard, writes))
         shard.schedule_tick()
-        return reply
+        return self._wait_for_earlier(shard.wait_for_commits()) if shard.has_uncommitted else None
 
-    async def _reply_after(self, partition: int, result: asyncio.Future[ErrorCode], reply: R) -> R:
+    async def _wait_for_result(self, partition: int, result: asyncio.Future[ErrorCode]) -> None:
+        """Return after a commit. Raise KafkaError with the error of the reply."""
         _check(await _result_within(result, self._commit_timeout_ms), partition)
-        return reply
+
+    async def _wait_for_earlier(self, committed: asyncio.Future[None]) -> None:
+        """Return after the commit of earlier records. Raise KafkaError with the error of the reply."""
+        try:
+            async with asyncio.timeout(self._commit_timeout_ms / 1000):
+                await committed
+        except TimeoutError:
+            code = error_of_append(ErrorCode.REQUEST_TIMED_OUT)
+            raise KafkaError(code, "earlier records are not committed yet") from None
 
     async def write_batched(
         self, shard: Shard[CoordinatorT], command: Callable[[CoordinatorT], Outcome[R]], key: Hashable
@@ -257,6 +279,12 @@ def _check(error: ErrorCode, partition: int) -> None:
     """Raise KafkaError with the error of the reply, unless the records are committed."""
     if error is not ErrorCode.NONE:
         raise KafkaError(error_of_append(error), f"partition {partition}: {error.text}")
+
+
+async def _after(commit: Awaitable[None], reply: R) -> R:
+    """Return `reply` after a commit."""
+    await commit
+    return reply
 
 
 def _begin(write: Callable[[CompletionCallback], None]) -> asyncio.Future[ErrorCode]:

@@ -216,7 +216,9 @@ class TransactionService:
             except ProducerIdNeeded:
                 new_id = await self._ports.new_producer_id()
                 continue
-            await self._shards.write(shard, outcome.writes)
+            if outcome.writes.records:
+                await self._shards.write(shard, outcome.writes)
+            # Otherwise the state of the transactional id is committed: commands reject a pending state.
             return outcome.reply
 
     # Markers

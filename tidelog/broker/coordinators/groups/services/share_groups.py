@@ -75,7 +75,10 @@ class ShareGroupService:
     async def heartbeat(
         self, client: Client, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
-        """Return the response when its records are committed. Raise KafkaError if it is rejected."""
+        """Return the response when its records, and all earlier ones of the partition, are committed.
+
+        Raise KafkaError if the heartbeat is rejected.
+        """
         shard = self._shards.active_shard(request.group_id)
         outcome = shard.coordinator.shares.heartbeat(client, request, shard.now())
         await self._shards.write(shard, outcome.writes)

@@ -26,7 +26,10 @@ class StreamsGroupService:
         self._shards = shards
 
     async def heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatReply:
-        """Return the reply when its records are committed. Raise KafkaError if the request is rejected."""
+        """Return the reply when its records, and all earlier ones of the partition, are committed.
+
+        Raise KafkaError if the request is rejected.
+        """
         shard = self._shards.active_shard(request.group_id)
         outcome = shard.coordinator.streams.heartbeat(client, request, shard.now())
         await self._shards.write(shard, outcome.writes)
