@@ -25,6 +25,7 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import decod
 from tidelog.broker.coordinators.groups.services.prepared_commits import prepare_commit
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
+from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.cluster.delta import MetadataDelta
@@ -98,7 +99,8 @@ class GroupCoordinatorFixture:
     """A coordinator whose records are appended to a list and committed at once.
 
     Appends fail with `append_error` if it is set. With `holds_commits`, appended records are replayed, but
-    not committed until `commit_all`.
+    not committed until `commit_all`. With `holds_computations`, target assignments that are computed in steps
+    are not computed until `complete_computations`.
     """
 
     config: GroupConfig = field(default_factory=group_config)
@@ -111,6 +113,8 @@ class GroupCoordinatorFixture:
     share_config: ShareGroupConfig = field(default_factory=share_group_config)
     streams_config: StreamsGroupConfig = field(default_factory=streams_group_config)
     image: MetadataImage = field(default_factory=image_with_brokers)
+    holds_computations: bool = False
+    computations: list[Computation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.coordinator = GroupCoordinator(

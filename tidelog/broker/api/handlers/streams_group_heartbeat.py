@@ -64,9 +64,10 @@ class StreamsGroupHeartbeatHandler:
             if not await self._access.may_subscribe(context, topics):
                 return StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             client = Client(context.header.client_id or "", context.client_host)
-            response, missing = await self._groups.heartbeat(client, request)
+            reply = await self._groups.heartbeat(client, request)
         except KafkaError as error:
             return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+        response, missing = reply.response, reply.topics_to_create
         if not missing:
             return response
         return _with_detail(response, await self._create(context, response.heartbeat_interval_ms, missing))

@@ -98,7 +98,7 @@ class GroupService:
         )
         self.consumer_groups = ConsumerGroupService(self._shards, ports)
         self.share_groups = ShareGroupService(self._shards, ports)
-        self.streams_groups = StreamsGroupService(self._shards)
+        self.streams_groups = StreamsGroupService(self._shards, ports.slices)
         self._expiration_handle: TimerHandle | None = None
 
     # Start and stop

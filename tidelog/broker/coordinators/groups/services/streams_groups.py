@@ -1,5 +1,7 @@
 """Serves the streams groups (KIP-1071) of the partitions of `__consumer_offsets` that this node leads.
 
+The target assignments of large groups are computed in slices, in tasks of their own.
+
 I/O: the StateLog. To be used from one event loop.
 """
 
@@ -12,7 +14,10 @@ from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.broker.coordinators.groups.streams.heartbeat import StreamsHeartbeatReply
+from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
+from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.messages.streams_group_describe import DescribedGroup
 from tidelog.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
@@ -22,8 +27,9 @@ from tidelog.protocol.steps import Steps
 class StreamsGroupService:
     """Heartbeats and descriptions of streams groups."""
 
-    def __init__(self, shards: Shards[GroupCoordinator]) -> None:
+    def __init__(self, shards: Shards[GroupCoordinator], slices: Slices) -> None:
         self._shards = shards
+        self._slices = slices
 
     async def heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatReply:
         """Return the reply when its records, and all earlier ones of the partition, are committed.
@@ -32,8 +38,20 @@ class StreamsGroupService:
         """
         shard = self._shards.active_shard(request.group_id)
         outcome = shard.coordinator.streams.heartbeat(client, request, shard.now())
+        if outcome.reply.computation is not None:
+            self._shards.spawn(self._compute(shard, outcome.reply.computation))
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
+
+    async def _compute(self, shard: Shard[GroupCoordinator], computation: Computation) -> None:
+        """Compute the target assignment of a large group in slices, and write it."""
+        try:
+            targets = await self._slices.complete(computation.steps)
+        except Exception:
+            shard.coordinator.streams.on_not_computed(computation)
+            raise
+        if shard.state is ShardState.ACTIVE:
+            shard.perform(shard.coordinator.streams.on_computed(computation, targets, shard.now()))
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:
         """Return the description of a group; errors are in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
@@ -22,6 +22,8 @@ from tidelog.broker.coordinators.groups.streams.replay import (
     replay_streams_tombstone,
     replay_streams_value,
 )
+from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
+from tidelog.broker.coordinators.groups.streams.tasks import Tasks
 from tidelog.broker.coordinators.groups.streams.timers import StreamsTimers
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
@@ -50,6 +52,18 @@ class StreamsGroupCoordinator:
     ) -> Outcome[StreamsHeartbeatReply]:
         """Return the response of a heartbeat; see `StreamsHeartbeatCommand.heartbeat`."""
         return self._heartbeat.heartbeat(client, request, now)
+
+    def on_computed(self, computation: Computation, targets: Mapping[str, Tasks], now: Moment) -> Writes:
+        """Write a target assignment that a heartbeat let the caller compute, unless the group was deleted."""
+        group_id = computation.group.group_id
+        if self._groups.streams.find(group_id) is not computation.group:
+            self._heartbeat.on_not_computed(group_id)
+            return NO_WRITES
+        return self._heartbeat.on_computed(computation, targets, now)
+
+    def on_not_computed(self, computation: Computation) -> None:
+        """Note that a target assignment was not computed; a later heartbeat starts again."""
+        self._heartbeat.on_not_computed(computation.group.group_id)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the interval at which the members of a group send heartbeats."""

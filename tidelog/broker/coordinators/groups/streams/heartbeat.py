@@ -44,7 +44,11 @@ from tidelog.broker.coordinators.groups.streams.records import (
     group_epoch,
     member_tombstones,
 )
-from tidelog.broker.coordinators.groups.streams.target_assignment import Target, TargetAssignment
+from tidelog.broker.coordinators.groups.streams.target_assignment import (
+    Computation,
+    Target,
+    TargetAssignment,
+)
 from tidelog.broker.coordinators.groups.streams.tasks import Tasks
 from tidelog.broker.coordinators.groups.streams.timers import StreamsTimers
 from tidelog.broker.coordinators.groups.streams.topic_configuration import InternalTopic
@@ -66,10 +70,14 @@ _NOT_SENT = -1
 
 
 class StreamsHeartbeatReply(NamedTuple):
-    """The response, and the internal topics that must be created for its sender."""
+    """The response, and the internal topics that must be created for its sender.
+
+    `computation` is the target assignment that must be computed; see `StreamsGroupCoordinator.on_computed`.
+    """
 
     response: StreamsGroupHeartbeatResponse
     topics_to_create: tuple[InternalTopic, ...] = ()
+    computation: Computation | None = None
 
 
 class StreamsHeartbeatCommand:
@@ -118,7 +126,8 @@ class StreamsHeartbeatCommand:
         change = change._replace(member=reconciled)
         response = self._response(change, previous, request, settings, owned)
         response = replace(response, status=_statuses(change, target))
-        return Outcome(StreamsHeartbeatReply(response, change.configured.missing), Writes(tuple(records)))
+        reply = StreamsHeartbeatReply(response, change.configured.missing, target.computation)
+        return Outcome(reply, Writes(tuple(records)))
 
     # Members
 
@@ -186,6 +195,14 @@ class StreamsHeartbeatCommand:
             return NO_WRITES
         settings = self._settings.of_group(group.group_id)
         return Writes(tuple(self._targets.of_group(group, configured, settings, now)))
+
+    def on_computed(self, computation: Computation, targets: Mapping[str, Tasks], now: Moment) -> Writes:
+        """Return the records of a target that was computed in steps."""
+        return Writes(tuple(self._targets.on_computed(computation, targets, now)))
+
+    def on_not_computed(self, group_id: str) -> None:
+        """Note that the target of a group was not computed."""
+        self._targets.on_not_computed(group_id)
 
     # Tasks
 

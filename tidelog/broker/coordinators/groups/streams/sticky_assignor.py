@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.broker.coordinators.groups.streams.process_state import (
@@ -20,6 +20,7 @@ from tidelog.broker.coordinators.groups.streams.process_state import (
     least_loaded_heap,
 )
 from tidelog.broker.coordinators.groups.streams.tasks import Tasks
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -40,24 +41,17 @@ class SubtopologySpec(NamedTuple):
 
 def assign(
     members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
-) -> dict[str, Tasks]:
-    """Return the target assignment of each member."""
+) -> Steps[dict[str, Tasks]]:
+    """Return the target assignment of each member. The arguments must not change meanwhile."""
     if not members:
         return {}
     assignment = _Assignment(members, subtopologies, standby_replicas)
-    assignment.assign_active(
-        [TaskId(each, index) for each, spec in subtopologies.items() for index in range(spec.task_count)]
-    )
+    yield from assignment.read_previous()
+    yield from assignment.assign_active(_by_partition(subtopologies))
     if standby_replicas:
-        assignment.assign_standby(
-            [
-                TaskId(each, index)
-                for each, spec in subtopologies.items()
-                if spec.is_stateful
-                for index in range(spec.task_count)
-            ]
-        )
-    return assignment.result()
+        stateful = {each: spec for each, spec in subtopologies.items() if spec.is_stateful}
+        yield from assignment.assign_standby(_by_partition(stateful))
+    return (yield from assignment.result())
 
 
 class _Quota:
@@ -100,7 +94,10 @@ class _Assignment:
         self._processes: dict[str, ProcessState] = {}
         self._previous_active: dict[TaskId, str] = {}
         self._previous_standby: dict[TaskId, list[str]] = {}
-        for member_id, member in members.items():
+
+    def read_previous(self) -> Steps[None]:
+        """Read the processes of the members, and their previous tasks."""
+        for member_id, member in self._members.items():
             self._processes.setdefault(member.process_id, ProcessState()).add_member(member_id)
             for subtopology_id, partitions in member.previous.active.items():
                 for index in partitions:
@@ -108,6 +105,7 @@ class _Assignment:
             for subtopology_id, partitions in member.previous.standby.items():
                 for index in partitions:
                     self._previous_standby.setdefault(TaskId(subtopology_id, index), []).append(member_id)
+            yield None
 
     def _process_of(self, member_id: str) -> ProcessState:
         return self._processes[self._members[member_id].process_id]
@@ -117,23 +115,26 @@ class _Assignment:
 
     # Active tasks
 
-    def assign_active(self, tasks: Iterable[TaskId]) -> None:
+    def assign_active(self, tasks: Iterable[TaskId]) -> Steps[None]:
         """Assign active tasks: to their members, to members with a standby task, then by load."""
         remaining = []
-        for task in sorted(tasks, key=_by_partition):
+        for task in tasks:
             previous = self._previous_active.get(task)
             if previous is None or not self._assign_active(task, previous):
                 remaining.append(task)
+            yield None
         unassigned = []
         for task in remaining:
             candidate = self._least_loaded(self._previous_standby.get(task, ()))
             if candidate is None or not self._assign_active(task, candidate):
                 unassigned.append(task)
+            yield None
         by_load = least_loaded_heap(self._processes)
         for task in sorted(unassigned):
             _, position, process = by_load[0]
             self._on_active_assigned(process.assign_to_least_loaded(task, is_active=True))
             heapq.heapreplace(by_load, (process.load, position, process))
+            yield None
 
     def _assign_active(self, task: TaskId, member_id: str) -> bool:
         """Assign an active task to a member if its quota allows. Return whether it does."""
@@ -148,14 +149,15 @@ class _Assignment:
 
     # Standby tasks
 
-    def assign_standby(self, tasks: Iterable[TaskId]) -> None:
+    def assign_standby(self, tasks: Sequence[TaskId]) -> Steps[None]:
         """Assign all replicas of standby tasks: to their previous members, then by load."""
         unassigned: list[tuple[TaskId, int]] = []
-        for task in sorted(tasks, key=_by_partition, reverse=True):
+        for task in reversed(tasks):
             for replica in range(self._standby_replicas):
                 if not self._assign_to_previous(task):
                     unassigned.append((task, self._standby_replicas - replica))
                     break
+            yield None
         by_load = least_loaded_heap(self._processes)
         for task, replicas in sorted(unassigned, reverse=True):
             for replica in range(replicas):
@@ -165,6 +167,7 @@ class _Assignment:
                         replicas - replica, self._standby_replicas, *task,
                     )  # fmt: skip
                     break
+            yield None
 
     def _assign_to_previous(self, task: TaskId) -> bool:
         """Assign a standby task to a member that had it. Return whether a quota allows it."""
@@ -211,20 +214,26 @@ class _Assignment:
                 candidate, candidate_load, candidate_count = member_id, load, count
         return candidate
 
-    def result(self) -> dict[str, Tasks]:
+    def result(self) -> Steps[dict[str, Tasks]]:
         """Return the tasks of each member."""
-        return {
-            member_id: Tasks(
-                active=_compact(self._process_of(member_id).active.get(member_id, ())),
-                standby=_compact(self._process_of(member_id).standby.get(member_id, ())),
+        tasks = {}
+        for member_id in self._members:
+            process = self._process_of(member_id)
+            tasks[member_id] = Tasks(
+                active=_compact(process.active.get(member_id, ())),
+                standby=_compact(process.standby.get(member_id, ())),
             )
-            for member_id in self._members
-        }
+            yield None
+        return tasks
 
 
-def _by_partition(task: TaskId) -> tuple[int, str]:
-    """Sort tasks such that those of one partition follow each other: they are assigned together."""
-    return task.partition, task.subtopology_id
+def _by_partition(subtopologies: Mapping[str, SubtopologySpec]) -> list[TaskId]:
+    """Return all tasks; those of one partition follow each other, because they are assigned together."""
+    ordered = sorted(subtopologies.items())
+    count = max((spec.task_count for _, spec in ordered), default=0)
+    return [
+        TaskId(each, index) for index in range(count) for each, spec in ordered if index < spec.task_count
+    ]
 
 
 def _compact(tasks: Iterable[TaskId]) -> dict[str, frozenset[int]]:

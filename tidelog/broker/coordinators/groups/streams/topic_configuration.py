@@ -22,7 +22,7 @@ from tidelog.protocol.coordinator_records.streams_group import Subtopology, Topi
 logger = logging.getLogger(__name__)
 
 TASKS_MAX: Final = 20_000
-"""The number of tasks that a topology may have; Kafka has no limit. To assign them takes 0.1 s at once."""
+"""The number of tasks that a topology may have; Kafka has no limit. Their records are written at once."""
 _TOPICS_IN_TEXT_MAX: Final = 3
 
 

@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.groups.streams.sticky_assignor import MemberSpec, SubtopologySpec, assign
+from tidelog.broker.coordinators.groups.streams import sticky_assignor
+from tidelog.broker.coordinators.groups.streams.sticky_assignor import MemberSpec, SubtopologySpec
 from tidelog.broker.coordinators.groups.streams.tasks import NO_TASKS, Tasks
+from tidelog.protocol.steps import run_steps
 
 STATELESS, STATEFUL = False, True
+
+
+def assign(
+    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+) -> dict[str, Tasks]:
+    return run_steps(sticky_assignor.assign(members, subtopologies, standby_replicas))
 
 
 def new_members(**processes: str) -> dict[str, MemberSpec]:

@@ -1,7 +1,8 @@
 """Random members of a streams group against the coordinator on virtual time.
 
 Members join, leave, crash, revoke slowly and lose responses; several members belong to one process; topics
-get partitions, standby replicas are configured, and the coordinator moves.
+get partitions, standby replicas are configured, and the coordinator moves. Target assignments are computed at
+once, or in steps that end later.
 
 Invariants after every step
 - no task is active in two members that belong to the group;
@@ -13,13 +14,21 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.configs import streams_group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
-from tests.support.groups.streams_members import StreamsClient, Task, create_missing, streams_group
+from tests.support.groups.streams_members import (
+    StreamsClient,
+    Task,
+    complete_computations,
+    create_missing,
+    streams_group,
+)
+from tidelog.broker.coordinators.groups.streams import target_assignment
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -35,8 +44,14 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         assignment_interval_ms=st.sampled_from([0, 1000]),
         initial_delay_ms=st.sampled_from([0, 3000]),
         standby_replicas=st.integers(0, 2),
+        is_large=st.booleans(),
     )
-    def start(self, assignment_interval_ms: int, initial_delay_ms: int, standby_replicas: int) -> None:
+    def start(
+        self, assignment_interval_ms: int, initial_delay_ms: int, standby_replicas: int, is_large: bool
+    ) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if is_large:
+            self.patch.setattr(target_assignment, "ELEMENTS_AT_ONCE_MAX", 0)
         self.standby_replicas = standby_replicas
         self.coordinator = GroupCoordinatorFixture(
             streams_config=streams_group_config(
@@ -45,6 +60,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
                 group_streams_num_standby_replicas=standby_replicas,
             )
         )
+        self.coordinator.holds_computations = True
         self.coordinator.add_partitions("lines", 3)
         self.members: list[StreamsClient] = []
         self.names = 0
@@ -91,8 +107,13 @@ class StreamsGroupMachine(RuleBasedStateMachine):
                 member.standby.clear()
 
     @rule()
+    def complete_computations(self) -> None:
+        complete_computations(self.coordinator)
+
+    @rule()
     def move_coordinator(self) -> None:
         self.coordinator = self.coordinator.reload()
+        self.coordinator.holds_computations = True
 
     @rule(count=st.integers(1, 2))
     def replace_topics(self, count: int) -> None:
@@ -120,11 +141,17 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         assert max(in_process.values(), default=1) == 1, in_process
 
     def teardown(self) -> None:
-        if not self.members:
-            return
+        try:
+            if self.members:
+                self._become_stable()
+        finally:
+            self.patch.undo()
+
+    def _become_stable(self) -> None:
         for _ in range(ROUNDS_TO_STABLE):
             for index in range(len(self.members)):
                 self.beat(index, False, True)
+            complete_computations(self.coordinator)
             self.coordinator.pass_time(1_500)
         group = streams_group(self.coordinator)
         assert group.state is StreamsGroupState.STABLE, group.state
