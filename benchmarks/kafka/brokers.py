@@ -154,8 +154,8 @@ class Brokers:
                     f"{self.engine.value}, node {number + 1} ended with {process.returncode}: {last}"
                 )
 
-    def remove(self) -> None:
-        """Stop the nodes, kill those that do not stop, and remove their data."""
+    def stop(self) -> None:
+        """Stop the nodes, and kill those that do not stop. Their data remain."""
         self._admin = None
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
@@ -167,6 +167,10 @@ class Brokers:
                 process.kill()
                 process.wait()
         self._processes = []
+
+    def remove(self) -> None:
+        """Stop the nodes and remove their data."""
+        self.stop()
         self._services.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.kafka.brokers import Brokers, Setup
 from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite
+from benchmarks.kafka.suites.coordinator_load import load_case
 from benchmarks.loads.groups import COMMITS_PER_S
 from benchmarks.processes import run_load
 
@@ -60,10 +61,10 @@ MANY_GROUPS_METRICS: Final = (
 
 
 def group_cases(effort: Effort) -> list[Case]:
-    """Return one case for each protocol and number of members, and one for many groups."""
+    """Return a case for each protocol and number of members, one for many groups, and one for a load."""
     counts = MEMBERS[:2] if effort.is_short else MEMBERS
     cases = [_case(protocol, count, effort) for protocol in PROTOCOLS for count in counts]
-    return [*cases, _many_groups(int(MANY_GROUPS * effort.scale), effort.seconds)]
+    return [*cases, _many_groups(int(MANY_GROUPS * effort.scale), effort.seconds), load_case(effort)]
 
 
 def _many_groups(groups: int, seconds: float) -> Case:
@@ -138,6 +139,7 @@ GROUPS: Final = Suite(
     what="a group of 10, 100 and 1,000 members with a partition each, by the classic, the consumer and "
     "the streams protocol, and 1,000 groups of 10 members by the consumer protocol: the time and the "
     "broker's CPU until all members have their partitions after one more joins (all send a heartbeat at "
-    "once), the rate of commits with one in flight for each member, and their latency at a fixed rate",
+    "once), the rate of commits with one in flight for each member, and their latency at a fixed rate; "
+    "the load of a coordinator partition with a million commits after a restart",
     cases=group_cases,
 )

@@ -62,7 +62,7 @@ def _first_response(brokers: Brokers) -> Findings:
     brokers.format()
     started = time.perf_counter()
     brokers.spawn()
-    _wait_until(brokers, lambda: _names_a_broker(brokers.ports[0]), CONNECT_POLL_S)
+    wait_until(brokers, lambda: names_a_broker(brokers.ports[0]), CONNECT_POLL_S)
     return {"first_response_s": time.perf_counter() - started, "cpu_s": brokers.cpu_seconds()}
 
 
@@ -70,11 +70,12 @@ def _measure_creation(brokers: Brokers) -> Findings:
     brokers.format()
     started = time.perf_counter()
     brokers.spawn()
-    _wait_until(brokers, lambda: _is_created(brokers.ports[0], brokers.replication_factor), CREATE_POLL_S)
+    wait_until(brokers, lambda: _is_created(brokers.ports[0], brokers.replication_factor), CREATE_POLL_S)
     return {"created_s": time.perf_counter() - started}
 
 
-def _wait_until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> None:
+def wait_until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> None:
+    """Wait until `holds` returns true. Raise BenchmarkError if a node has ended, or takes too long."""
     deadline = time.monotonic() + START_WITHIN_S
     while True:
         try:
@@ -88,24 +89,26 @@ def _wait_until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> N
         time.sleep(poll_s)
 
 
-def _names_a_broker(port: int) -> bool:
-    request = encode_request(ApiKey.METADATA, METADATA_VERSION, 1, CLIENT_ID, MetadataRequest(topics=()))
-    answer = _request(port, request)
+def names_a_broker(port: int) -> bool:
+    """Return whether a node responds with the metadata of a broker."""
+    frame = encode_request(ApiKey.METADATA, METADATA_VERSION, 1, CLIENT_ID, MetadataRequest(topics=()))
+    answer = request(port, frame)
     _, body = read_response_header(memoryview(answer), ApiKey.METADATA, METADATA_VERSION)
     return bool(decode(MetadataResponse, answer[body:], METADATA_VERSION).brokers)
 
 
 def _is_created(port: int, replication_factor: int) -> bool:
-    answer = _request(port, create_topic_frame("first", PARTITIONS, replication_factor))
+    answer = request(port, create_topic_frame("first", PARTITIONS, replication_factor))
     _, body = read_response_header(memoryview(answer), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     response = decode(CreateTopicsResponse, answer[body:], CREATE_TOPICS_VERSION)
     return all(topic.error_code == 0 for topic in response.topics)
 
 
-def _request(port: int, request: bytes) -> bytes:
+def request(port: int, frame: bytes) -> bytes:
+    """Return the response to one request on a connection of its own."""
     with connect("127.0.0.1", port) as connection:
         connection.settimeout(START_WITHIN_S)
-        return send_and_receive(connection, request)
+        return send_and_receive(connection, frame)
 
 
 START_UP: Final = Suite(

@@ -40,9 +40,12 @@ def test_many_groups_form_send_heartbeats_and_commit() -> None:
     assert figures["heartbeats_per_s"] > 0 and figures["commits_per_s"] > 0
 
 
-def test_there_is_a_case_for_each_protocol_and_number_of_members() -> None:
+def test_there_is_a_case_for_each_protocol_and_number_of_members_for_many_groups_and_for_a_load() -> None:
     assert [case.name for case in group_cases(STANDARD)] == [
         f"{protocol} protocol, {members} members"
         for protocol in ("classic", "consumer", "streams")
         for members in ("10", "100", "1,000")
-    ] + ["1,000 groups, consumer protocol, 10 members each"]
+    ] + [
+        "1,000 groups, consumer protocol, 10 members each",
+        "load of the group coordinator, 1,000,000 commits",
+    ]
