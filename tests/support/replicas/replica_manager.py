@@ -180,6 +180,7 @@ class FakeRequest(Request):
         self.failed: list[BaseException] = []
         self.on_abandoned = None
         self.on_lost = None
+        self.route = None
         self.has_gone = False
 
     @property

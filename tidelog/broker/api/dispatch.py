@@ -129,6 +129,7 @@ class Dispatcher:
         direct: DirectHandler | None = None,
         uses_slot: bool = True,
         is_cancellable: bool = False,
+        may_wait: bool = True,
     ) -> None:
         """Register `handler` for the API `key`.
 
@@ -136,17 +137,18 @@ class Dispatcher:
         clients or for a timeout must not take a slot: it is a plain function that returns a future, or it is
         registered with `uses_slot=False`. If the client disconnects, futures are cancelled, and coroutines
         that are registered with `is_cancellable=True`. `direct` takes no slot, and checks by itself what
-        clients may do.
+        clients may do. With `may_wait=False` requests do not wait for other long ones (`request_steps`).
         """
         entry = self._add(key)
         if self._guard is not None:
             handler = self._guard.guard(key, handler)
         entry.typed, entry.direct = handler, direct
-        entry.uses_slot, entry.is_cancellable = uses_slot, is_cancellable
+        entry.uses_slot, entry.is_cancellable, entry.may_wait = uses_slot, is_cancellable, may_wait
 
-    def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
+    def register_raw(self, key: ApiKey, handler: RawHandler, *, may_wait: bool = True) -> None:
         """Register a handler that responds to requests of the API `key` itself; it takes no slot."""
-        self._add(key).raw = handler
+        entry = self._add(key)
+        entry.raw, entry.may_wait = handler, may_wait
 
     def apis(self) -> list[Api]:
         """Return the registered APIs by key, for the response to ApiVersions."""

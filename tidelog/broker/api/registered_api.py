@@ -39,6 +39,7 @@ class RegisteredApi:
     direct: DirectHandler | None = None
     uses_slot: bool = True
     is_cancellable: bool = False
+    may_wait: bool = True
 
     def fail(self, request: Request, error: BaseException) -> None:
         """Respond with an error; see `Request.fail`."""

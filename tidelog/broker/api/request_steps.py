@@ -1,49 +1,22 @@
 """Runs the steps of a request in slices. They are cancelled if the client disconnects.
 
-The steps of most requests wait if there are many other long requests. Those of NEVER_WAITING do not, nor do
-fetches of followers: after a wait behind the requests of a thousand clients, a follower would have left the
-ISR, and a Produce would have timed out. Their memory is bounded by their requests and by fetch sessions.
+The steps of most requests wait if there are many other long requests. Those of Produce and of the requests
+that nodes send to each other do not: these APIs are registered with `may_wait=False`. After a wait behind the
+requests of a thousand clients, a follower would have left the ISR, and a Produce would have timed out. Their
+memory is bounded by their requests and by fetch sessions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tidelog.broker.network.request import Request
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.steps import Steps
 
 T = TypeVar("T")
-
-NEVER_WAITING: Final = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.BROKER_HEARTBEAT,
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.ENVELOPE,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.VOTE,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.UPDATE_RAFT_VOTER,
-        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
-        ApiKey.READ_SHARE_GROUP_STATE,
-        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-        ApiKey.WRITE_SHARE_GROUP_STATE,
-        ApiKey.DELETE_SHARE_GROUP_STATE,
-    }
-)
-"""Produce, and the requests that nodes send to each other."""
 
 
 def start_steps(
@@ -61,7 +34,8 @@ def start_steps(
     """
     if request.quota is not None:
         steps = request.quota.measured(steps)
-    may_wait = may_wait and request.header.api_key not in NEVER_WAITING
+    route = request.route
+    may_wait = may_wait and (route is None or route.may_wait)
     work = slices.start(steps, on_completed, on_failed, is_request=may_wait)
     if work is not None:
         request.call_if_lost(lambda _: work.cancel())

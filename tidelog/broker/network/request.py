@@ -26,6 +26,8 @@ class Route(Protocol):
     """The handler of an API, which the dispatcher has selected for a request."""
 
     metrics: ApiMetrics
+    may_wait: bool
+    """Whether a request waits while many other long requests are served."""
 
     def fail(self, request: Request, error: BaseException) -> None:
         """Send the error response of this API for `error`."""

@@ -17,6 +17,8 @@ from tidelog.testing.embedded import EmbeddedCluster
 class FixedRoute:
     """The route of an API with the given metrics."""
 
+    may_wait = True
+
     def __init__(self, metrics: ApiMetrics) -> None:
         self.metrics = metrics
 

@@ -51,8 +51,13 @@ class GroupAccess:
         self, context: RequestContext, operation: AclOperation, names: Iterable[str]
     ) -> Container[str]:
         """Return those of the topics on which the client may perform the operation."""
-        resource = (operation, AclResourceType.TOPIC)
-        return await self.slices.complete(accessible_names(self.authorizer, context, resource, names))
+        return await self.slices.complete(self.accessible_names(context, operation, names))
+
+    def accessible_names(
+        self, context: RequestContext, operation: AclOperation, names: Iterable[str]
+    ) -> Steps[Container[str]]:
+        """Do the same as `accessible_topics` in steps."""
+        return accessible_names(self.authorizer, context, (operation, AclResourceType.TOPIC), names)
 
     async def may_subscribe(self, context: RequestContext, names: Collection[str] | None) -> bool:
         """Return whether the client may describe all topics of its subscription; None: it is not sent."""

@@ -152,7 +152,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         leaders,
         _fetch_options(services),
     )
-    dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
+    dispatcher.register_raw(ApiKey.PRODUCE, produce.handle, may_wait=False)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
     dispatcher.register(
         ApiKey.LIST_OFFSETS,
@@ -163,7 +163,9 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         DeleteRecordsHandler(replicas, services.delete_records_purgatory, services.slices, authorizer).handle,
     )
     dispatcher.register(
-        ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas, authorizer).handle
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        OffsetForLeaderEpochHandler(replicas, authorizer).handle,
+        may_wait=False,
     )
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs, authorizer).handle)
     dispatcher.register(
@@ -311,7 +313,7 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.config.request_timeout_ms,
         services.slices,
     )
-    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, uses_slot=False)
+    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, uses_slot=False, may_wait=False)
     commit_offsets = TxnOffsetCommitHandler(groups, services.topic_access())
     dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, commit_offsets.handle, uses_slot=False)
 
@@ -326,7 +328,7 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions, authorizer)
     dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, uses_slot=False)
     add_partitions = AddPartitionsToTxnHandler(transactions, services.topic_access())
-    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions.handle, uses_slot=False)
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions.handle, uses_slot=False, may_wait=False)
     add_offsets = AddOffsetsToTxnHandler(
         transactions, groups.partition_for, services.image, services.topic_creation
     )

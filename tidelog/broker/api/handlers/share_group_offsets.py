@@ -12,12 +12,14 @@ TOPIC_AUTHORIZATION_FAILED; without a list of topics it is left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.coordinators.groups.services.share_groups import ShareGroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_share_group_offsets import (
@@ -34,13 +36,23 @@ from tidelog.protocol.messages.delete_share_group_offsets import (
 from tidelog.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class _CheckedGroup(NamedTuple):
+    """A group of a DescribeShareGroupOffsets, and the results of the topics that were removed from it."""
+
+    request: DescribeShareGroupOffsetsRequestGroup
+    error: ErrorCode
+    denied: tuple[DescribeShareGroupOffsetsResponseTopic, ...] = ()
 
 
 class ShareGroupOffsetsHandler:
@@ -54,40 +66,53 @@ class ShareGroupOffsetsHandler:
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
     ) -> DescribeShareGroupOffsetsResponse:
         """Return the offsets of each group; errors are in the response."""
-        groups = await bounded_gather(self._describe_group(context, group) for group in request.groups)
-        return DescribeShareGroupOffsetsResponse(groups=tuple(groups))
+        complete = self._access.slices.complete
+        checked = await complete(map_steps(partial(self._check, context), request.groups))
+        allowed = [each.request for each in checked if not each.error]
+        described = iter(await self._groups.offset_descriptions.describe(allowed))
+        groups = await complete(map_steps(lambda each: self._response(context, each, described), checked))
+        return DescribeShareGroupOffsetsResponse(groups=groups)
 
-    async def _describe_group(
+    def _check(
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequestGroup
-    ) -> DescribeShareGroupOffsetsResponseGroup:
+    ) -> Steps[_CheckedGroup]:
+        """Return the request for a group without the topics that the client may not access."""
         error = self._access.error_of_group(context, request.group_id)
-        if error is not ErrorCode.NONE:
+        if error or request.topics is None:
+            return _CheckedGroup(request, error)
+        names = (topic.topic_name for topic in request.topics)
+        allowed = yield from self._access.accessible_names(context, AclOperation.DESCRIBE, names)
+        visible: list[DescribeShareGroupOffsetsRequestTopic] = []
+        denied: list[DescribeShareGroupOffsetsResponseTopic] = []
+        for topic in request.topics:
+            if topic.topic_name in allowed:
+                visible.append(topic)
+                yield None
+            else:
+                partitions = yield from map_items(_denied_partition, topic.partitions)
+                denied.append(
+                    DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
+                )
+        return _CheckedGroup(replace(request, topics=tuple(visible)), error, tuple(denied))
+
+    def _response(
+        self,
+        context: RequestContext,
+        checked: _CheckedGroup,
+        described: Iterator[DescribeShareGroupOffsetsResponseGroup],
+    ) -> Steps[DescribeShareGroupOffsetsResponseGroup]:
+        """Return the result of a group; `described` is at the first group that is described and has none."""
+        request, error = checked.request, checked.error
+        if error:
             return DescribeShareGroupOffsetsResponseGroup(
                 group_id=request.group_id, error_code=error, error_message=error.text
             )
-        if request.topics is None:
-            group = await self._groups.describe_offsets(request)
-            names = [topic.topic_name for topic in group.topics]
-            allowed = await self._access.accessible_topics(context, AclOperation.DESCRIBE, names)
-            return replace(group, topics=tuple(each for each in group.topics if each.topic_name in allowed))
-        names = [topic.topic_name for topic in request.topics]
-        allowed = await self._access.accessible_topics(context, AclOperation.DESCRIBE, names)
-        denied = tuple(
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                partitions=tuple(
-                    DescribeShareGroupOffsetsResponsePartition(
-                        partition_index=index, error_code=_DENIED, error_message=_DENIED.text
-                    )
-                    for index in topic.partitions
-                ),
-            )
-            for topic in request.topics
-            if topic.topic_name not in allowed
-        )
-        visible = tuple(topic for topic in request.topics if topic.topic_name in allowed)
-        group = await self._groups.describe_offsets(replace(request, topics=visible))
-        return replace(group, topics=(*group.topics, *denied))
+        group = next(described)
+        if request.topics is not None:
+            return replace(group, topics=(*group.topics, *checked.denied))
+        names = (topic.topic_name for topic in group.topics)
+        allowed = yield from self._access.accessible_names(context, AclOperation.DESCRIBE, names)
+        return replace(group, topics=tuple(each for each in group.topics if each.topic_name in allowed))
 
     async def alter(
         self, context: RequestContext, request: AlterShareGroupOffsetsRequest
@@ -138,3 +163,9 @@ class ShareGroupOffsetsHandler:
             if name not in allowed
         )
         return replace(response, responses=(*denied, *response.responses))
+
+
+def _denied_partition(index: int) -> DescribeShareGroupOffsetsResponsePartition:
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, error_code=_DENIED, error_message=_DENIED.text
+    )

@@ -58,4 +58,5 @@ def register_share_group_state_apis(dispatcher: Dispatcher, coordinator: SharePe
         (ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, READ_SUMMARY, coordinator.read_summary),
     )
     for key, messages, call in apis:
-        dispatcher.register(key, ShareGroupStateHandler(messages, call).handle, uses_slot=False)
+        handler = ShareGroupStateHandler(messages, call)
+        dispatcher.register(key, handler.handle, uses_slot=False, may_wait=False)

@@ -55,7 +55,7 @@ class RaftHandlers:
     def register(self, dispatcher: Dispatcher) -> None:
         """Register all of these APIs with `dispatcher`."""
         for key in RAFT_APIS:
-            dispatcher.register(key, self.handle, uses_slot=False)
+            dispatcher.register(key, self.handle, uses_slot=False, may_wait=False)
 
     def handle(self, context: RequestContext, request: ApiMessage) -> asyncio.Future[ApiMessage]:
         """Return a future of the response of the state machine."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
-from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.dispatch import Dispatcher, TypedHandler
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.api.handlers.delegation_token_changes import DelegationTokenHandlers
@@ -79,7 +80,8 @@ def register_controller_apis(dispatcher: Dispatcher, services: ControllerService
     _register_admin(dispatcher, services)
     _register_security(dispatcher, services)
     register_sasl_apis(dispatcher)
-    dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
+    envelope = EnvelopeHandler(dispatcher, services.is_active)
+    dispatcher.register(ApiKey.ENVELOPE, envelope.handle, may_wait=False)
     dispatcher.register(
         ApiKey.API_VERSIONS,
         ApiVersionsHandler(
@@ -92,15 +94,16 @@ def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> N
     """Register the APIs for brokers."""
     store, heartbeats, clock = services.store, services.heartbeats, services.clock
     settings = controller_settings(services.config)
-    registration = BrokerRegistrationHandler(store, settings, heartbeats, clock)
-    dispatcher.register(ApiKey.BROKER_REGISTRATION, registration.handle)
-    heartbeat = BrokerHeartbeatHandler(store, settings, heartbeats, clock)
-    dispatcher.register(ApiKey.BROKER_HEARTBEAT, heartbeat.handle)
-    dispatcher.register(ApiKey.ALTER_PARTITION, AlterPartitionHandler(store, settings).handle)
-    dispatcher.register(ApiKey.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsHandler(store).handle)
-    assign = AssignReplicasToDirsHandler(store, settings)
-    dispatcher.register(ApiKey.ASSIGN_REPLICAS_TO_DIRS, assign.handle)
-    dispatcher.register(ApiKey.CONTROLLER_REGISTRATION, ControllerRegistrationHandler(store).handle)
+    handlers: dict[ApiKey, TypedHandler[Any]] = {
+        ApiKey.BROKER_REGISTRATION: BrokerRegistrationHandler(store, settings, heartbeats, clock).handle,
+        ApiKey.BROKER_HEARTBEAT: BrokerHeartbeatHandler(store, settings, heartbeats, clock).handle,
+        ApiKey.ALTER_PARTITION: AlterPartitionHandler(store, settings).handle,
+        ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(store).handle,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(store, settings).handle,
+        ApiKey.CONTROLLER_REGISTRATION: ControllerRegistrationHandler(store).handle,
+    }
+    for key, handler in handlers.items():
+        dispatcher.register(key, handler, may_wait=False)
 
 
 def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:

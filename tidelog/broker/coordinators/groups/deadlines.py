@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import heapq
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 _SPARE_ENTRIES: Final = 64
+_CHECKED_ENTRIES: Final = 4
+"""The entries of the former heap that are checked with each change: all at once would block the loop."""
 CORRECTIONS_MAX: Final = 1_000
 """The heap entries that one call corrects, so that thousands of members do not block the event loop."""
 
@@ -54,19 +56,29 @@ class DeadlineKey(NamedTuple):
     member_id: str = ""
 
 
+_Entry: TypeAlias = tuple[int, int, DeadlineKey]
+"""A time in milliseconds, a number that makes entries of the same time different, and the key."""
+
+
 class Deadlines:
     """At most one deadline for each key, on the monotonic clock.
 
+    Outdated entries of the heap are removed when they are the majority. The last entry of a heap can be
+    removed without changing the order of the others. So the heap becomes `_former`, which loses its last
+    entries with each change, and those that are valid move to the next heap.
+
     Bounds: one for each member of a classic group or share group and each pending member, two for each
     classic group, four for each member of a consumer group, one for each streams group and two for each of
-    its members; the heap has at most twice as many entries plus 64.
+    its members; both heaps together have at most three times as many entries plus 64.
     Invariant: every key has a heap entry that is not later than its deadline.
     """
 
     def __init__(self) -> None:
         self._deadlines: dict[DeadlineKey, int] = {}
-        self._first_entry: dict[DeadlineKey, int] = {}
-        self._heap: list[tuple[int, int, DeadlineKey]] = []
+        self._valid_entries: dict[DeadlineKey, _Entry] = {}
+        """The earliest entry of each key; all other entries of the key are outdated."""
+        self._heap: list[_Entry] = []
+        self._former: list[_Entry] = []
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -78,17 +90,19 @@ class Deadlines:
     def set(self, key: DeadlineKey, deadline_ms: int) -> None:
         """Set or move the deadline of `key`."""
         self._deadlines[key] = deadline_ms
-        entry = self._first_entry.get(key)
-        if entry is None or entry > deadline_ms:
+        entry = self._valid_entries.get(key)
+        if entry is None or entry[0] > deadline_ms:
             self._push(key, deadline_ms)
+            self._remove_outdated()
 
     def cancel(self, key: DeadlineKey) -> None:
         """Remove the deadline of `key`, if there is one."""
-        self._deadlines.pop(key, None)
+        if self._deadlines.pop(key, None) is not None:
+            self._remove_outdated()
 
     def next_deadline_ms(self) -> int | None:
         """Return a time before which no deadline expires; None if there is no deadline."""
-        return self._heap[0][0] if self._deadlines else None
+        return self._earliest_heap()[0][0] if self._deadlines else None
 
     def pop_expired(self, now_ms: int) -> DeadlineKey | None:
         """Remove and return the earliest deadline that has expired.
@@ -97,37 +111,50 @@ class Deadlines:
         `now_ms`.
         """
         for _ in range(CORRECTIONS_MAX):
-            if not self._heap or self._heap[0][0] > now_ms:
+            heap = self._earliest_heap()
+            if not heap or heap[0][0] > now_ms:
                 return None
-            entry_ms, _, key = heapq.heappop(self._heap)
-            if self._first_entry.get(key) != entry_ms:
-                continue
-            del self._first_entry[key]
-            deadline_ms = self._deadlines.get(key)
-            if deadline_ms == entry_ms:
-                del self._deadlines[key]
+            entry = heapq.heappop(heap)
+            key = entry[2]
+            if self._valid_entries.get(key) is entry and self._deadlines.get(key) == entry[0]:
+                del self._valid_entries[key], self._deadlines[key]
                 return key
-            if deadline_ms is not None:
-                self._push(key, deadline_ms)
+            self._keep(entry)
         return None
 
     def clear(self) -> None:
         """Remove all deadlines."""
         self._deadlines.clear()
-        self._first_entry.clear()
+        self._valid_entries.clear()
         self._heap.clear()
+        self._former.clear()
+
+    def _earliest_heap(self) -> list[_Entry]:
+        """Return the heap that begins with the earliest entry; an empty one if there is no entry."""
+        heap, former = self._heap, self._former
+        return former if former and (not heap or former[0] < heap[0]) else heap
 
     def _push(self, key: DeadlineKey, deadline_ms: int) -> None:
-        if len(self._heap) > 2 * len(self._deadlines) + _SPARE_ENTRIES:
-            self._rebuild()
         self._sequence += 1
-        self._first_entry[key] = deadline_ms
-        heapq.heappush(self._heap, (deadline_ms, self._sequence, key))
+        entry = self._valid_entries[key] = (deadline_ms, self._sequence, key)
+        heapq.heappush(self._heap, entry)
 
-    def _rebuild(self) -> None:
-        """Remove all outdated entries, which members that join and leave would accumulate."""
-        self._first_entry = dict(self._deadlines)
-        entries = enumerate(self._deadlines.items())
-        self._heap = [(deadline_ms, index, key) for index, (key, deadline_ms) in entries]
-        heapq.heapify(self._heap)
-        self._sequence += len(self._heap)
+    def _keep(self, entry: _Entry) -> None:
+        """Add the deadline of an entry that was removed again, unless the entry is outdated."""
+        key = entry[2]
+        if self._valid_entries.get(key) is not entry:
+            return
+        deadline_ms = self._deadlines.get(key)
+        if deadline_ms is None:
+            del self._valid_entries[key]
+        else:
+            self._push(key, deadline_ms)
+
+    def _remove_outdated(self) -> None:
+        """Remove some outdated entries: members that join and leave add them."""
+        if not self._former:
+            if len(self._heap) <= 2 * len(self._deadlines) + _SPARE_ENTRIES:
+                return
+            self._former, self._heap = self._heap, []
+        for _ in range(min(_CHECKED_ENTRIES, len(self._former))):
+            self._keep(self._former.pop())

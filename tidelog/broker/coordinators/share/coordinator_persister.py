@@ -5,7 +5,8 @@ creates. The states of a call are sent in one request for each coordinator and g
 coordinator moves, loads or does not respond is sent again, until `RETRY_TIMEOUT_MS` have passed. A write that
 is sent again is applied twice, which has the same result as once.
 
-Bounds: a request has at most `STATES_PER_REQUEST` states.
+Bounds: a request has at most `STATES_PER_REQUEST` states. Requests with more than `STATES_AT_ONCE` states
+together are sent one after the other, because this node may be the coordinator of all of them.
 Source: PersisterStateManager of Apache Kafka 4.3.
 """
 
@@ -15,8 +16,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.share.persister import (
@@ -39,13 +39,17 @@ from tidelog.broker.coordinators.share.state_messages import (
     StateMessages,
 )
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Steps
 
 STATES_PER_REQUEST: Final = 1000
+STATES_AT_ONCE: Final = 250
+"""The states of the requests that are sent at the same time; a coordinator needs about 20 us for each."""
 RETRY_TIMEOUT_MS: Final = 15_000
 """The time after which a call returns the last error: an election and the load of a partition take less."""
 FIRST_RETRY_MS: Final = 50
@@ -86,6 +90,14 @@ class PersisterPorts:
     partition_for: Callable[[SharePartitionKey], int]
     create_topic: Callable[[], None]
     clock: Clock
+    slices: Slices
+
+
+class _Part(NamedTuple):
+    """The items of one request, as their numbers in the list of all items."""
+
+    coordinator: BrokerId
+    numbers: list[int]
 
 
 class CoordinatorPersister:
@@ -138,24 +150,36 @@ class CoordinatorPersister:
         self, messages: StateMessages[ItemT, ResultT], items: Sequence[ItemT]
     ) -> list[ResultT]:
         """Send each item once. Return the results in the order of the items."""
+        results: list[ResultT] = [messages.failure("not sent")] * len(items)
+        for parts in await self._ports.slices.complete(self._parts(messages, items)):
+            sent = await bounded_gather(
+                self._send(messages, part.coordinator, [items[number] for number in part.numbers])
+                for part in parts
+            )
+            for part, part_results in zip(parts, sent, strict=True):
+                for number, result in zip(part.numbers, part_results, strict=True):
+                    results[number] = result
+        return results
+
+    def _parts(self, messages: StateMessages[ItemT, Any], items: Sequence[ItemT]) -> Steps[list[list[_Part]]]:
+        """Divide `items` into requests, and these into lists of requests that are sent at the same time."""
         by_request: defaultdict[tuple[BrokerId, str], list[int]] = defaultdict(list)
         for number, item in enumerate(items):
             share_partition = messages.share_partition(item)
             by_request[self._coordinator(share_partition), share_partition.group_id].append(number)
-        parts: list[tuple[BrokerId, list[int]]] = []
+            yield None
+        groups: list[list[_Part]] = []
+        free_count = 0
         for (coordinator, _), numbers in by_request.items():
-            remaining = iter(numbers)
-            while part := list(islice(remaining, STATES_PER_REQUEST)):
-                parts.append((coordinator, part))
-        results: list[ResultT] = [messages.failure("not sent")] * len(items)
-        sent = await bounded_gather(
-            self._send(messages, coordinator, [items[number] for number in part])
-            for coordinator, part in parts
-        )
-        for (_, part), part_results in zip(parts, sent, strict=True):
-            for number, result in zip(part, part_results, strict=True):
-                results[number] = result
-        return results
+            for start in range(0, len(numbers), STATES_PER_REQUEST):
+                part = _Part(coordinator, numbers[start : start + STATES_PER_REQUEST])
+                if len(part.numbers) > free_count:
+                    groups.append([])
+                    free_count = STATES_AT_ONCE
+                groups[-1].append(part)
+                free_count -= len(part.numbers)
+                yield None
+        return groups
 
     async def _send(
         self, messages: StateMessages[ItemT, ResultT], coordinator: BrokerId, items: Sequence[ItemT]

@@ -10,6 +10,7 @@ I/O: none.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,8 @@ from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.shared.timer import TimerHandle
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 CompletionCallback: TypeAlias = Callable[[ErrorCode], None]
 EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
@@ -91,13 +94,21 @@ class AppendBatch:
         self._time_limit = time_limit
 
     def complete(self, error: ErrorCode) -> None:
-        """Call the callbacks in the order of their commands; only the first result counts."""
+        """Call all callbacks in the order of their commands; only the first result counts."""
         if self._time_limit is not None:
             self._time_limit.cancel()
             self._time_limit = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(error)
+            complete_command(callback, error)
+
+
+def complete_command(on_completed: CompletionCallback, error: ErrorCode) -> None:
+    """Call `on_completed`; log its exception, which must not affect the results of other commands."""
+    try:
+        on_completed(error)
+    except Exception:
+        logger.exception("Cannot pass on the result %s of a coordinator's command", error.name)
 
 
 def parts_of(writes: Writes[Any]) -> list[tuple[Writes[Any], bool]]:

@@ -17,6 +17,7 @@ from tidelog.broker.coordinators.shared.append_batch import (
     AppendBatch,
     CompletionCallback,
     EncodedRecord,
+    complete_command,
     parts_of,
 )
 from tidelog.broker.coordinators.shared.append_linger import AppendLinger, AppendTimes
@@ -316,13 +317,13 @@ class Shard(Generic[CoordinatorT]):
             if error is not ErrorCode.NONE:
                 self._follow_up(entry.follow_up, error)
                 if entry.on_completed is not None:
-                    entry.on_completed(error)
+                    complete_command(entry.on_completed, error)
                 self._on_diverged(self)
                 return
             self._coordinator.advance(entry.next_offset)
             self._follow_up(entry.follow_up, ErrorCode.NONE)
             if entry.on_completed is not None:
-                entry.on_completed(ErrorCode.NONE)
+                complete_command(entry.on_completed, ErrorCode.NONE)
             self._complete_waiting(entry.next_offset)
         self.schedule_tick()
 
@@ -390,7 +391,7 @@ class Shard(Generic[CoordinatorT]):
         in_flight, self._in_flight = self._in_flight, deque()
         for entry in in_flight:
             if entry.on_completed is not None:
-                entry.on_completed(ErrorCode.NOT_COORDINATOR)
+                complete_command(entry.on_completed, ErrorCode.NOT_COORDINATOR)
         self._linger.fail(ErrorCode.NOT_COORDINATOR)
         waiting, self._waiting_for_commits = self._waiting_for_commits, {}
         for future in waiting:

@@ -82,6 +82,7 @@ class Coordinators:
                 partition_for=self.share.partition_for,
                 create_topic=lambda: ports.topic_creation.ensure(SHARE_GROUP_STATE_TOPIC),
                 clock=ports.clock,
+                slices=ports.slices,
             )
         )
 
@@ -99,7 +100,7 @@ class Coordinators:
                 share_config=_CurrentSettings(ports.current_config, ShareGroupConfig),
                 streams_config=_CurrentSettings(ports.current_config, StreamsGroupConfig),
                 persister=self.share_persister,
-                end_offsets=EndOffsets(ports.share_state_brokers, ports.image),
+                end_offsets=EndOffsets(ports.share_state_brokers, ports.image, ports.slices),
                 new_suffix=lambda: str(new_uuid(ports.randomness)),
             ),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,13 @@ from tidelog.broker.coordinators.groups.deadlines import (
 )
 
 KEYS = [DeadlineKey(DeadlineKind.SESSION, "g", str(index)) for index in range(5)]
+
+
+@pytest.fixture(autouse=True, params=[64, 0])
+def spare_entries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few deadlines be enough for the removal of outdated entries, too."""
+    monkeypatch.setattr("tidelog.broker.coordinators.groups.deadlines._SPARE_ENTRIES", request.param)
+
 
 operations = st.lists(
     st.one_of(
@@ -84,4 +92,21 @@ def test_added_and_removed_members_do_not_fill_the_heap() -> None:
         deadlines.cancel(key)
     assert len(deadlines) == 0
     assert len(deadlines._heap) <= 70
+    assert deadlines.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["earliest first", "latest first"])
+def test_the_cancelled_deadlines_of_many_members_do_not_stay_in_memory(order: int) -> None:
+    """Members may leave, and no other deadline may be set after that."""
+    deadlines, count = Deadlines(), 10_000
+    keys = [DeadlineKey(DeadlineKind.SESSION, "g", str(index)) for index in range(count)]
+    for index, key in enumerate(keys):
+        deadlines.set(key, 10_000 + index)
+    for key in keys[1:-1][::order]:
+        deadlines.cancel(key)
+        entries = len(deadlines._heap) + len(deadlines._former)
+        assert entries <= 3 * len(deadlines) + 64
+        assert len(deadlines._valid_entries) <= entries
+    deadlines.set(keys[-1], 5_000)
+    assert [deadlines.pop_expired(10_000) for _ in range(3)] == [keys[-1], keys[0], None]
     assert deadlines.next_deadline_ms() is None

@@ -10,14 +10,17 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.loops.yields import loop_iterations
 from tidelog.broker.coordinators.share import coordinator_persister
 from tidelog.broker.coordinators.share.coordinator_persister import (
     RETRY_TIMEOUT_MS,
+    STATES_AT_ONCE,
     CoordinatorPersister,
     PersisterPorts,
 )
 from tidelog.broker.coordinators.share.persister import SharePartitionKey, StateRead, StoredState
 from tidelog.broker.coordinators.share.state_messages import READ
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=7)
@@ -47,6 +50,7 @@ class Cluster:
                 partition_for=lambda share_partition: share_partition.partition % 2,
                 create_topic=self.create_topic,
                 clock=self.time,
+                slices=Slices(self.time),
             )
         )
 
@@ -136,3 +140,25 @@ async def test_an_error_of_the_state_is_not_retried(cluster: Cluster) -> None:
     cluster.respond = lambda broker, read: StoredState(error_code=ErrorCode.FENCED_LEADER_EPOCH)
     [result] = await cluster.persister.read(state_reads(("g", 0)))
     assert (result.error_code, len(cluster.requests)) == (ErrorCode.FENCED_LEADER_EPOCH, 1)
+
+
+async def test_requests_with_many_states_are_sent_one_after_the_other(cluster: Cluster) -> None:
+    """This node may be the coordinator of all of them, and each request takes long there."""
+    at_once = most_at_once = 0
+    request = cluster.request
+
+    async def slow_request(broker: int, message: Any, response: Any) -> Any:
+        nonlocal at_once, most_at_once
+        count = len(READ.items(message))
+        at_once += count
+        most_at_once = max(most_at_once, at_once)
+        await loop_iterations(3)
+        at_once -= count
+        return await request(broker, message, response)
+
+    cluster.request = slow_request  # type: ignore[method-assign]
+    groups = [f"g{number % 100}" for number in range(2_000)]
+    results = await cluster.persister.read(state_reads(*((group, 2 * n) for n, group in enumerate(groups))))
+    assert [result.start_offset for result in results] == [2 * n for n in range(2_000)]
+    assert 0 < most_at_once <= STATES_AT_ONCE
+    assert len(cluster.requests) == 100

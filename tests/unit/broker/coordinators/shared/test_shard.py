@@ -275,6 +275,46 @@ async def test_records_in_flight_are_not_kept_in_memory() -> None:
     assert (batch.records, batch.encoded, batch.is_complete) == ([], [], False)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        ("committed", NONE),
+        ("lost", ErrorCode.NOT_COORDINATOR),
+        ("closed", ErrorCode.NOT_COORDINATOR),
+        ("refused", ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+async def test_a_response_that_cannot_be_sent_does_not_affect_the_other_commands(
+    outcome: str, error: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The callback of a command may send its response, and its connection may fail."""
+
+    def fail(error: ErrorCode) -> None:
+        raise OSError(f"the test fails to send {error.name}")
+
+    shard = TableShard(LINGER_MS)
+    shard.log.holds_commits = True
+    shard.shard.perform(Writes([("k", "alone")]), fail)
+    shard.shard.perform_batched(lambda _: Outcome(None, Writes([("k", "batched")])), fail)
+    shard.put_batched("k", "a")
+    if outcome == "refused":
+        shard.log.append_error = error
+    shard.put("k", "b")
+    if outcome == "committed":
+        waiting = asyncio.ensure_future(shard.shard.wait_for_commits())
+        await loop_iterations(1)
+        shard.log.commit_all()
+        await waiting
+    elif outcome == "lost":
+        shard.log.fail_commits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await loop_iterations(2)
+        assert shard.diverged_count == 1
+    elif outcome == "closed":
+        shard.shard.close()
+    assert shard.results == [("a", error), ("b", error)]
+    assert "Cannot pass on the result" in caplog.text
+
+
 async def test_a_defect_of_the_replay_answers_the_commands_of_the_batch() -> None:
     """Without that, their clients would wait forever."""
     shard = TableShard(ADAPTIVE_LINGER)

@@ -9,30 +9,24 @@ I/O: the StateLog, the persister, the end offsets of partitions. To be used from
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.ports import GroupPorts
+from tidelog.broker.coordinators.groups.services.share_offset_descriptions import ShareOffsetDescriptions
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
-from tidelog.broker.coordinators.groups.share.state_partitions import Partitions
 from tidelog.broker.coordinators.share.persister import (
-    UNINITIALIZED_START_OFFSET,
-    UNKNOWN_DELIVERY_COMPLETE_COUNT,
     InitialState,
     SharePartitionKey,
-    StateRead,
     StateResult,
-    StateSummary,
 )
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset, TopicPartition
 from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -42,12 +36,6 @@ from tidelog.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
-)
-from tidelog.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsResponseGroup,
-    DescribeShareGroupOffsetsResponsePartition,
-    DescribeShareGroupOffsetsResponseTopic,
 )
 from tidelog.protocol.messages.share_group_describe import DescribedGroup
 from tidelog.protocol.messages.share_group_heartbeat import (
@@ -68,7 +56,7 @@ class ShareGroupService:
         self._shards = shards
         self._image = ports.image
         self._persister = ports.persister
-        self._end_offsets = ports.end_offsets
+        self.offset_descriptions = ShareOffsetDescriptions(shards, ports)
 
     # Members
 
@@ -221,132 +209,6 @@ class ShareGroupService:
         shard = self._shards.active_shard(group_id)
         await self._shards.write(shard, shard.coordinator.shares.offsets.end_deletion(group_id, deleted))
         return errors
-
-    # Descriptions of offsets
-
-    async def describe_offsets(
-        self, request: DescribeShareGroupOffsetsRequestGroup
-    ) -> DescribeShareGroupOffsetsResponseGroup:
-        """Return start offset and lag of the requested partitions, or of all initialized ones."""
-        group_id = request.group_id
-        try:
-            shard = self._shards.active_shard(group_id)
-        except KafkaError as error:
-            return DescribeShareGroupOffsetsResponseGroup(
-                group_id=group_id, error_code=error.code, error_message=str(error)
-            )
-        unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
-        if request.topics is None:
-            partitions = self._existing(shard.coordinator.shares.offsets.initialized(group_id))
-        else:
-            partitions, unknown = self._requested(request)
-        reads = [
-            StateRead(
-                share_partition=SharePartitionKey(group_id, topic_id, index), leader_epoch=NO_LEADER_EPOCH
-            )
-            for topic_id, (_, indexes) in partitions.items()
-            for index in indexes
-        ]
-        topics = await self._described(partitions, reads)
-        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=(*unknown, *topics))
-
-    def _existing(self, partitions: Partitions) -> dict[UUID, _RequestedTopic]:
-        topics = self._image().topics_by_id
-        return {
-            topic_id: _RequestedTopic(topics[topic_id].name, tuple(sorted(topic.partitions)))
-            for topic_id, topic in partitions.items()
-            if topic_id in topics
-        }
-
-    def _requested(
-        self, request: DescribeShareGroupOffsetsRequestGroup
-    ) -> tuple[dict[UUID, _RequestedTopic], list[DescribeShareGroupOffsetsResponseTopic]]:
-        """Return the requested partitions by topic id, and the results of unknown topics."""
-        topics = self._image().topics_by_name
-        partitions = {}
-        unknown = []
-        for requested in request.topics or ():
-            topic = topics.get(requested.topic_name)
-            if topic is not None:
-                partitions[topic.id] = _RequestedTopic(topic.name, requested.partitions)
-                continue
-            results = tuple(
-                DescribeShareGroupOffsetsResponsePartition(
-                    partition_index=index, start_offset=UNINITIALIZED_START_OFFSET
-                )
-                for index in requested.partitions
-            )
-            unknown.append(
-                DescribeShareGroupOffsetsResponseTopic(topic_name=requested.topic_name, partitions=results)
-            )
-        return partitions, unknown
-
-    async def _described(
-        self, partitions: Mapping[UUID, _RequestedTopic], reads: Sequence[StateRead]
-    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-        """Return the results of partitions, from the summaries of their states and their end offsets."""
-        summaries = dict(
-            zip(
-                (read.share_partition for read in reads),
-                await self._persister.read_summary(reads) if reads else (),
-                strict=True,
-            )
-        )
-        with_lag = [
-            TopicPartition(partitions[key.topic_id].name, key.partition)
-            for key, summary in summaries.items()
-            if _has_lag(summary)
-        ]
-        end_offsets = await self._end_offsets.of_partitions(with_lag) if with_lag else {}
-        results: defaultdict[UUID, list[DescribeShareGroupOffsetsResponsePartition]] = defaultdict(list)
-        for key, summary in summaries.items():
-            partition = TopicPartition(partitions[key.topic_id].name, key.partition)
-            results[key.topic_id].append(_result(key.partition, summary, end_offsets.get(partition)))
-        return [
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=partitions[topic_id].name, topic_id=topic_id, partitions=tuple(described)
-            )
-            for topic_id, described in results.items()
-        ]
-
-
-class _RequestedTopic(NamedTuple):
-    """The name of a topic, and partitions of it."""
-
-    name: str
-    partitions: tuple[int, ...]
-
-
-def _has_lag(summary: StateSummary) -> bool:
-    """Return whether the lag can be computed: the delivery has begun."""
-    return (
-        not summary.error_code
-        and summary.start_offset != UNINITIALIZED_START_OFFSET
-        and summary.delivery_complete_count != UNKNOWN_DELIVERY_COMPLETE_COUNT
-    )
-
-
-def _result(
-    index: int, summary: StateSummary, end_offset: Offset | ErrorCode | None
-) -> DescribeShareGroupOffsetsResponsePartition:
-    """Return start offset and lag: the records from the start offset on whose delivery is not complete."""
-    if summary.error_code:
-        return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index, start_offset=UNINITIALIZED_START_OFFSET, lag=_UNKNOWN_LAG
-        )
-    if isinstance(end_offset, ErrorCode):
-        return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index, error_code=end_offset, error_message=end_offset.text
-        )
-    lag = _UNKNOWN_LAG
-    if end_offset is not None:
-        lag = end_offset - summary.start_offset - summary.delivery_complete_count
-    return DescribeShareGroupOffsetsResponsePartition(
-        partition_index=index,
-        start_offset=summary.start_offset,
-        leader_epoch=summary.leader_epoch,
-        lag=lag,
-    )
 
 
 def _with_errors(

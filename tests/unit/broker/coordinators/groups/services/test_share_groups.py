@@ -13,6 +13,7 @@ from tests.support.configs import group_config
 from tests.support.groups.ports import group_ports
 from tests.support.groups.share_states import MemoryPersister
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices
 from tests.support.metadata.images import image_after_records
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.groups.classic.member import Client
@@ -31,6 +32,7 @@ TOPIC = UUID(int=7)
 KEYS = [SharePartitionKey("g", TOPIC, index) for index in range(2)]
 END_OFFSET = 100
 ASSIGNMENT_INTERVAL_MS = 1_000
+MANY = 1_000
 
 
 class ShareServiceFixture:
@@ -47,7 +49,10 @@ class ShareServiceFixture:
                 ),
             ]
         )
-        ports = group_ports(self.log, self.time, self.time, persister=self.persister, image=image)
+        self.slices = counted_slices()
+        ports = group_ports(
+            self.log, self.time, self.time, self.slices, persister=self.persister, image=image
+        )
         self.groups = GroupService(group_config(), ports)
         self.shares = self.groups.share_groups
 
@@ -104,8 +109,8 @@ class ShareServiceFixture:
                 describe.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=(0,))
                 for name in topics
             )
-        group = await self.shares.describe_offsets(
-            describe.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=requested)
+        [group] = await self.shares.offset_descriptions.describe(
+            [describe.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=requested)]
         )
         return [
             (topic.topic_name, partition.partition_index, partition.start_offset, partition.lag)
@@ -174,6 +179,31 @@ async def test_an_error_of_the_share_coordinator_is_that_of_the_partition(
     fixture.persister.failing.clear()
     assert await fixture.delete("t") == [("t", ErrorCode.NONE)], "the deletion is completed later"
     assert fixture.persister.states == {}
+
+
+async def test_offsets_of_many_partitions_are_described_in_slices(fixture: ShareServiceFixture) -> None:
+    await fixture.alter("t")
+    turns, before = IterationCounter(), fixture.slices.slice_count
+    requests = [
+        describe.DescribeShareGroupOffsetsRequestGroup(
+            group_id="g",
+            topics=tuple(
+                describe.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=(*range(MANY), 0))
+                for name in ("t", "missing")
+            ),
+        ),
+        *(describe.DescribeShareGroupOffsetsRequestGroup(group_id=f"g{number}") for number in range(MANY)),
+    ]
+    group, *others = await fixture.shares.offset_descriptions.describe(requests)
+    turns.stop()
+    missing, existing = group.topics
+    assert [len(missing.partitions), len(existing.partitions)] == [MANY + 1, MANY]
+    assert [each.lag for each in existing.partitions[:2]] == [END_OFFSET - 5, -1]
+    assert [other.group_id for other in others] == [f"g{number}" for number in range(MANY)]
+    # Partitions are found, read, looked up and described; each is a step.
+    slices_min = 6 * MANY // STEPS_PER_SLICE
+    assert fixture.slices.slice_count - before >= slices_min
+    assert turns.count >= slices_min - 10
 
 
 async def test_deleted_offsets_are_forgotten(fixture: ShareServiceFixture) -> None:
