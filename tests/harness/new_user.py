@@ -21,7 +21,7 @@ from typing import Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.support.document_commands import code_blocks, console_steps
+from tests.support.document_commands import Step, code_blocks, console_steps
 
 CHECKOUT: Final = Path.cwd()
 README: Final = CHECKOUT / "README.md"
@@ -84,17 +84,29 @@ def development_broker(*options: str) -> Iterator[None]:
 
 def five_minutes() -> None:
     """Run the commands and the program of README, and read what console and dashboard show."""
-    (block,) = [text for text in code_blocks(README, "") if text.startswith("tidelog dev\n")]
     (program,) = [text for text in code_blocks(README, "python") if text.startswith("import")]
     with development_broker("-o", f"metrics.port={METRICS_PORT}"):
-        printed = shell(block.partition("\n")[2])
-        require(printed == "hello\n", f"the commands printed {printed!r}")
+        for step in readme_steps()[0]:
+            check(step)
         overview, topics = json.loads(page(f"{CONSOLE}/api/overview")), page(f"{CONSOLE}/api/topics")
         require(overview["healthy"] and "greetings" in topics, f"the console has {overview} and {topics}")
         metrics = page(f"http://127.0.0.1:{METRICS_PORT}/metrics")
         for sample in ("tidelog_build_info{", 'tidelog_topic_messages_in_total{topic="greetings"} 1.0'):
             require(sample in metrics, f"the metrics have no {sample}")
     run("python", "-c", program)
+
+
+def readme_steps() -> tuple[list[Step], list[Step]]:
+    """Return the commands of README after `tidelog dev`, and those for three nodes."""
+    steps = list(console_steps(README))[1:]
+    three_nodes = [step.command.startswith("tidelog cluster start") for step in steps].index(True)
+    return steps[:three_nodes], steps[three_nodes:]
+
+
+def check(step: Step) -> None:
+    """Run a command, and compare what it prints with what its document shows."""
+    printed = shell(step.command)
+    require(step.is_shown(printed), f"{step.command} printed:\n{printed}\nexpected:\n{step.output}")
 
 
 def page(url: str) -> str:
@@ -111,9 +123,8 @@ def page(url: str) -> str:
 
 
 def three_nodes() -> None:
-    """Run the commands of README for three nodes with tiered storage."""
-    (block,) = [text for text in code_blocks(README, "") if text.startswith("tidelog cluster start")]
-    printed = shell(block)
+    """Run the commands of README for three nodes with tiered storage, in one shell: it keeps a variable."""
+    printed = shell("\n".join(step.command for step in readme_steps()[1]))
     require("created tides: 6 partitions" in printed, f"the commands printed {printed}")
 
 
@@ -121,8 +132,7 @@ def tutorial() -> None:
     """Run each command of the tutorial, and compare its output."""
     with development_broker("--tiered", "-d", "tutorial"):
         for step in console_steps(TUTORIAL):
-            printed = shell(step.command)
-            require(step.is_shown(printed), f"{step.command} printed:\n{printed}\nexpected:\n{step.output}")
+            check(step)
         (program,) = code_blocks(TUTORIAL, "python")
         require(run("python", "-c", program).endswith("3 falling\n"), "the program of the tutorial")
 

@@ -163,12 +163,12 @@ def test_added_partitions_are_read_from_their_start(
 
 
 def test_batches_and_streams_follow_the_isolation_level(
-    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
     create_topic(cluster.bootstrap_servers, topic)
     ThreeNodes(cluster).wait_until_whole(topic)
     produce(cluster.bootstrap_servers, topic, [Sent(None, b"plain", (), 1_000)])
-    writer = PartitionWriter(cluster, topic, node_id=tiered.leader(topic))
+    writer = PartitionWriter(cluster, topic)
     writer.records(b"aborted 1", b"aborted 2", producer_id=1_000)
     writer.records(b"committed", producer_id=1_001)
     writer.end_transaction(1_000, committed=False)

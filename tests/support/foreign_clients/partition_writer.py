@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.batch import stamp
@@ -19,13 +20,10 @@ ACKS_LEADER = 1
 
 
 class PartitionWriter:
-    """Writes to one partition on the event loop of its broker; `node_id` is the leader."""
+    """Writes to one partition on the event loop of its leader."""
 
-    def __init__(
-        self, cluster: EmbeddedCluster, topic: str, partition: int = 0, *, node_id: int | None = None
-    ) -> None:
+    def __init__(self, cluster: EmbeddedCluster, topic: str, partition: int = 0) -> None:
         self._cluster = cluster
-        self._node_id = node_id
         self._topic_partition = TopicPartition(topic, partition)
         self._next_sequence: dict[int, int] = {}
 
@@ -75,13 +73,32 @@ class PartitionWriter:
             log.append_as_follower(data, _now_ms())
             log.advance_high_watermark(log.log_end_offset)
 
-        self._cluster.run(append, self._node_id)
+        self._cluster.run(append)
 
     def _append(self, batch: bytearray, origin: AppendOrigin) -> int:
-        def append(node: BrokerNode) -> int:
-            return self._partition(node).append(batch, ACKS_LEADER, _now_ms(), origin).first_offset
+        """Append a batch and wait until it is committed; a new leader without the batch gets it again."""
+        offset: int | None = None
 
-        return self._cluster.run(append, self._node_id)
+        def is_committed() -> bool:
+            nonlocal offset
+            leader = self._leader()
+            if leader is None:
+                return False
+            log = leader.log
+            if offset is None or log.log_end_offset <= offset:
+                offset = leader.append(batch, ACKS_LEADER, _now_ms(), origin).first_offset
+            return log.high_watermark > offset
+
+        wait_until(lambda: self._cluster.run(lambda _: is_committed()), f"{self._topic_partition} is written")
+        assert offset is not None
+        return offset
+
+    def _leader(self) -> Partition | None:
+        """Return the partition on the node that leads it with the newest epoch; None during an election."""
+        replicas = [node.services.replicas.partitions for node in self._cluster.nodes.values()]
+        partitions = [each[self._topic_partition] for each in replicas if self._topic_partition in each]
+        leaders = [each for each in partitions if each.is_leader]
+        return max(leaders, key=lambda each: each.leader_epoch, default=None)
 
     def _partition(self, node: BrokerNode) -> Partition:
         return node.services.replicas.partition(self._topic_partition)

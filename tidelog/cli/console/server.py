@@ -12,15 +12,17 @@
 
 Errors: {"error": ...} with status 400 (invalid values), 403 (not authorized), 404 (unknown) or 502 (others).
 
-Bounds: EVENT_STREAMS_MAX streams of events, which share one reading of the overview; SEARCHES_MAX searches
-at a time, and SEARCHES_WAITING_MAX that wait. Further streams and searches get 503: a search continues when
-its browser has closed. A change has at most CHANGE_BYTES_MAX.
+Bounds: EVENT_STREAMS_MAX streams of events, EVENT_STREAMS_PER_USER_MAX of one user; the streams of a session
+share one reading of the overview. SEARCHES_MAX searches at a time, and SEARCHES_WAITING_MAX that wait.
+Further streams and searches get 503: a search continues when its browser has closed. A change has at most
+CHANGE_BYTES_MAX.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +46,7 @@ STATIC: Final = Path(__file__).parent / "static"
 READING_SHARE_MAX: Final = 0.1
 """The share of time in which the overview may be read: a large cluster is read more rarely."""
 EVENT_STREAMS_MAX: Final = 16
+EVENT_STREAMS_PER_USER_MAX: Final = 4
 SEARCHES_MAX: Final = 4
 SEARCHES_WAITING_MAX: Final = 16
 CHANGE_BYTES_MAX: Final = 1 << 20
@@ -79,7 +82,8 @@ class ConsoleServer:
         self._search_limit = asyncio.Semaphore(SEARCHES_MAX)
         self._searches = 0
         """The searches that run or wait."""
-        self._streams = 0
+        self._streams: Counter[str | None] = Counter()
+        """The open streams of events of each user; of None if there are no users."""
         app = self.app = web.Application(middlewares=[access.middleware()], client_max_size=CHANGE_BYTES_MAX)
         app.on_response_prepare.append(add_headers)
         app.router.add_get("/", self._page)
@@ -166,11 +170,16 @@ class ConsoleServer:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send the overview until the browser, the session or the console ends."""
-        if self._streams >= EVENT_STREAMS_MAX:
+        user = self._access.user_of(request)
+        if self._streams.total() >= EVENT_STREAMS_MAX:
             return _json({"error": f"allowed are {EVENT_STREAMS_MAX} streams of events"}, 503)
+        if user is not None and self._streams[user] >= EVENT_STREAMS_PER_USER_MAX:
+            return _json(
+                {"error": f"allowed are {EVENT_STREAMS_PER_USER_MAX} streams of events of a user"}, 503
+            )
         session = session_of(request)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        self._streams += 1
+        self._streams[user] += 1
         try:
             await response.prepare(request)
             while True:
@@ -182,7 +191,8 @@ class ConsoleServer:
         except ConnectionResetError:
             return response
         finally:
-            self._streams -= 1
+            self._streams[user] -= 1
+            self._streams = +self._streams  # Without users that have no stream.
 
 
 def _reader(

@@ -92,8 +92,8 @@ class SignInAccess:
             response.del_cookie(cookie_name(request), path="/")
             return response
         body = await request.read()
-        if self._attempts >= SIGN_INS_MAX or len(self._sessions) + self._attempts >= SESSIONS_MAX:
-            return _error(503, "Too many users sign in at the same time, or have signed in.")
+        if self._attempts >= SIGN_INS_MAX:
+            return _error(503, f"{SIGN_INS_MAX} users sign in at the moment. Try again in a few seconds.")
         self._attempts += 1
         try:
             return await self._sign_in(request, body)
@@ -114,8 +114,12 @@ class SignInAccess:
             if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 return _error(401, self._form.refusal)
             return _error(502, error_text(error))
+        identifier = await self._sessions.add(credentials, session)
+        if identifier is None:
+            await session.close()
+            return _error(503, f"All {SESSIONS_MAX} sessions are used. Try again when a user has signed out.")
         response = web.Response(status=204)
-        set_cookie(request, response, await self._sessions.add(credentials, session))
+        set_cookie(request, response, identifier)
         return response
 
 

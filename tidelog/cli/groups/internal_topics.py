@@ -14,7 +14,7 @@ import typer
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.clients.admin.admin import Admin, GroupDescription
-from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 DeleteAllInternalTopics = Annotated[
     bool,
@@ -58,10 +58,15 @@ def selected_topics(group: GroupDescription, names: Sequence[str], *, all_topics
 
 
 async def delete_internal_topics(admin: Admin, names: Sequence[str]) -> dict[str, KafkaError | None]:
-    """Delete topics; return None or the error of each."""
+    """Delete topics; return None or the error of each that existed."""
     if not names:
         return {}
-    return await admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS)
+    results = await admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS)
+    return {
+        name: error
+        for name, error in results.items()
+        if error is None or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
 
 
 def _topology_topics(group: GroupDescription) -> list[str]:

@@ -178,7 +178,7 @@ def remove(
     if not force:
         _confirm(len(with_admin(connection, lambda admin: _matching(admin, filters))))
     removed = succeeded(with_admin(connection, lambda admin: admin.delete_acls(filters)))
-    _print([binding for bindings in removed.values() for binding in bindings], as_json)
+    _print(sorted({binding for bindings in removed.values() for binding in bindings}), as_json)
     fail_unless_all(len(filters), len(removed))
 
 

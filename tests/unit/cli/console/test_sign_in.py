@@ -17,6 +17,7 @@ from tidelog.cli.console.sign_in import SIGN_INS_MAX, SignInAccess
 from tidelog.cli.console.user_sessions import (
     SESSION_IDLE_MS,
     SESSION_MS,
+    SESSIONS_MAX,
     SESSIONS_PER_USER_MAX,
     UserSessions,
 )
@@ -77,7 +78,9 @@ def credentials(user: str, expires_ms: int | None = None) -> Credentials:
 async def added(sessions: UserSessions, user: str, expires_ms: int | None = None) -> tuple[str, QuickSession]:
     """Add a session; return its identifier and it."""
     session = QuickSession()
-    return await sessions.add(credentials(user, expires_ms), cast(ClusterSession, session)), session
+    identifier = await sessions.add(credentials(user, expires_ms), cast(ClusterSession, session))
+    assert identifier is not None
+    return identifier, session
 
 
 async def test_a_user_with_all_sessions_of_a_user_loses_the_one_that_was_not_used_for_the_longest_time() -> (
@@ -99,6 +102,20 @@ async def test_a_user_with_all_sessions_of_a_user_loses_the_one_that_was_not_use
         assert sum(session.is_closed for _, session in own) == count
     assert len(sessions) == SESSIONS_PER_USER_MAX + 1
     assert not other.is_closed
+
+
+async def test_while_all_sessions_are_used_a_further_one_ends_the_oldest_of_its_user_or_is_refused() -> None:
+    clock = ManualClock()
+    sessions = UserSessions(clock, Random(1))
+    open_sessions = [(await added(sessions, f"user {number}"))[1] for number in range(SESSIONS_MAX)]
+    await added(sessions, "user 5")
+    assert [session.is_closed for session in open_sessions].index(True) == 5
+    refused = cast(ClusterSession, QuickSession())
+    assert await sessions.add(credentials("new"), refused) is None
+    assert len(sessions) == SESSIONS_MAX
+    clock.advance_ns((SESSION_IDLE_MS + 1) * 1_000_000)
+    assert await sessions.add(credentials("new"), refused) is not None
+    assert len(sessions) == 1
 
 
 async def test_a_session_ends_when_its_credentials_expire() -> None:

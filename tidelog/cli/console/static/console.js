@@ -255,7 +255,11 @@ function watch() {
     if (state.textContent !== text) state.textContent = text;
     state.className = kind;
   });
-  events.addEventListener("error", () => { state.textContent = "no connection to the console"; state.className = "bad"; });
+  events.addEventListener("error", () => {
+    const refused = events.readyState === EventSource.CLOSED;
+    state.textContent = refused ? "no live state: close other windows of the console" : "no connection to the console";
+    state.className = "bad";
+  });
 }
 
 async function begin() {
