@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.clients.admin.admin import Admin
     from tidelog.clients.consumer.consumer import Consumer
     from tidelog.clients.consumer.partition_reader import PartitionReader
+    from tidelog.clients.consumer.topic_subscription import SubscriptionPattern
     from tidelog.clients.producer.producer import Producer
     from tidelog.clients.share_consumer.share_consumer import ShareConsumer
     from tidelog.clients.transactions.transaction_errors import (
@@ -38,6 +39,7 @@ __all__ = [
     "Producer",
     "Security",
     "ShareConsumer",
+    "SubscriptionPattern",
     "TlsAuthenticationError",
 ]
 
@@ -53,6 +55,7 @@ _HOMES = {
     "Producer": "tidelog.clients.producer.producer",
     "Security": "tidelog.local_cluster.security",
     "ShareConsumer": "tidelog.clients.share_consumer.share_consumer",
+    "SubscriptionPattern": "tidelog.clients.consumer.topic_subscription",
     "TlsAuthenticationError": "tidelog.clients.transport.failures",
 }
 

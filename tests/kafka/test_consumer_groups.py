@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.kafka.kafka_node import Node
+from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.one_kafka import run_one_kafka
 from tests.kafka.tools import KafkaTools
 from tests.kafka.two_brokers import run_two_brokers
 from tests.reference_software.kafka_programs import WITHIN_S
 from tests.support.waiting import wait_until
+from tidelog import Consumer as OwnConsumer
+from tidelog import SubscriptionPattern
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 JARS = Path(os.environ["TIDELOG_KAFKA_JARS"])
 NEW_PROTOCOL = ("--command-property", "group.protocol=consumer")
@@ -40,6 +47,38 @@ def test_java_consumers_read_with_the_new_protocol(tools: KafkaTools) -> None:
     assert "surfers" in listed and "Empty" in listed, listed
     tools.run("kafka-consumer-groups", "--delete", "--group", "surfers")
     assert "surfers" not in tools.run("kafka-consumer-groups", "--list")
+
+
+def test_the_coordinator_of_kafka_matches_the_subscription_pattern_of_our_consumer(tmp_path: Path) -> None:
+    with run_one_kafka(tmp_path) as (cluster, node):
+        servers = node.address
+        clients = MixedClients(cluster)
+        for topic in ("tides", "tides-2", "waves"):
+            clients.create_topic(topic, [[1], [1]])
+            clients.produce(topic, [topic] * 4, 2)
+        assert asyncio.run(read_pattern(servers, "tid[e].*", 8)) == ["tides"] * 4 + ["tides-2"] * 4
+        shown = cluster.tool(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            *("--bootstrap-server", servers, "--describe", "--group", "patterns", "--offsets"),
+        )
+        assert "tides-2" in shown and "waves" not in shown, shown
+        with pytest.raises(KafkaError) as error:
+            asyncio.run(read_pattern(servers, "(?=t)", 1))
+        assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def read_pattern(servers: str, pattern: str, count: int) -> list[str]:
+    """Return the sorted values of at least `count` records of topics that match."""
+    values: list[str] = []
+    consumer = OwnConsumer(
+        servers, group_id="patterns", group_protocol="consumer", auto_offset_reset="earliest"
+    )
+    async with consumer, asyncio.timeout(WITHIN_S):
+        consumer.subscribe(pattern=SubscriptionPattern(pattern))
+        while len(values) < count:
+            for records in (await consumer.poll(200)).values():
+                values += [(record.value or b"").decode() for record in records]
+    return sorted(values)
 
 
 class Members:

@@ -12,6 +12,7 @@ from tests.support.waiting import eventually, eventually_returns
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.topic_subscription import SubscriptionPattern
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -118,6 +119,69 @@ async def test_a_pattern_follows_new_topics(servers: str, topic: str, group: str
             return TopicPartition(f"{topic}-2", 0) in consumer.assignment()
 
         await wait_until_true(has_read)
+
+
+async def read_values(consumer: Consumer, count: int) -> list[int]:
+    """Poll until there are `count` records; return their values."""
+    values: list[int] = []
+
+    async def has_all() -> bool:
+        for records in (await consumer.poll(50)).values():
+            values.extend(int(record.value or b"-1") for record in records)
+        return len(values) >= count
+
+    await wait_until_true(has_all)
+    return values
+
+
+async def test_the_coordinator_matches_a_subscription_pattern_and_the_client_knows_only_its_topics(
+    servers: str, topic: str, group: str
+) -> None:
+    await fill(servers, topic, 0, 10)
+    await fill(servers, f"other-{topic}", 0, 1)
+    consumer = Consumer(servers, group_id=group, auto_offset_reset="earliest", metadata_max_age_ms=300, **NEW)
+    async with consumer, Admin(servers) as admin:
+        consumer.subscribe(pattern=SubscriptionPattern(f"{topic}.*"))
+        assert sorted(await read_values(consumer, 10)) == list(range(10))
+        described = (await admin.describe_groups([group]))[group]
+        assert not isinstance(described, KafkaError)
+        assert [member.subscribed_pattern for member in described.members] == [f"{topic}.*"]
+        assert set(consumer._client.metadata.topics) == {topic}
+        assert consumer.subscription() == frozenset()
+        await admin.create_topic(f"{topic}-2", num_partitions=1)
+
+        async def has_new_topic() -> bool:
+            await consumer.poll(50)
+            return TopicPartition(f"{topic}-2", 0) in consumer.assignment()
+
+        await wait_until_true(has_new_topic)
+        consumer.subscribe([topic])
+        await wait_until_true(lambda: has_partitions(consumer))
+        assert {each.topic for each in consumer.assignment()} == {topic}
+        consumer.subscribe(pattern=SubscriptionPattern(f"other-{topic}"))
+        assert await read_values(consumer, 1) == [0]
+
+
+async def test_the_coordinator_rejects_an_invalid_subscription_pattern(
+    servers: str, topic: str, group: str
+) -> None:
+    async with Consumer(servers, group_id=group, **NEW) as consumer:
+        consumer.subscribe(pattern=SubscriptionPattern("(?=look)"))
+        with pytest.raises(KafkaError, match="SubscribedTopicRegex") as error:
+            await wait_until_true(lambda: has_partitions(consumer))
+        assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "text"),
+    [("", NEW, "at least one character"), ("t", {}, "needs the option group_protocol='consumer'")],
+)
+async def test_a_subscription_pattern_that_cannot_be_sent_is_refused(
+    servers: str, group: str, pattern: str, options: dict[str, Any], text: str
+) -> None:
+    async with Consumer(servers, group_id=group, **options) as consumer:
+        with pytest.raises(KafkaError, match=text):
+            consumer.subscribe(pattern=SubscriptionPattern(pattern))
 
 
 async def test_a_group_migrates_between_the_protocols(servers: str, topic: str, group: str) -> None:

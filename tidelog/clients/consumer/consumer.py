@@ -13,7 +13,6 @@ these calls. The records of one call are therefore regarded as processed when th
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -31,7 +30,11 @@ from tidelog.clients.consumer.group_ports import GroupPorts
 from tidelog.clients.consumer.partition_state import AssignedPartitions
 from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.consumer.position_initializer import PositionInitializer
-from tidelog.clients.consumer.topic_subscription import TopicSubscription
+from tidelog.clients.consumer.topic_subscription import (
+    SubscriptionPattern,
+    TopicPattern,
+    TopicSubscription,
+)
 from tidelog.clients.groups.committed_offsets import fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, require_offset
@@ -175,12 +178,13 @@ class Consumer:
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: TopicPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Read topics as a member of the group: by name, or topics whose whole name matches `pattern`.
 
-        This replaces an earlier subscription. Partitions are assigned during the next calls of `poll`.
+        The coordinator matches a `SubscriptionPattern`; this needs `group_protocol="consumer"`. This replaces
+        an earlier subscription. Partitions are assigned during the next calls of `poll`.
         """
         self._require_open()
         if listener is not None:
@@ -190,6 +194,9 @@ class Consumer:
             raise KafkaError(
                 ErrorCode.INVALID_GROUP_ID, "subscribe needs the option group_id; without it, use assign"
             )
+        if isinstance(pattern, SubscriptionPattern) and config.group_protocol != "consumer":
+            text = f"{pattern!r} needs the option group_protocol='consumer', not {config.group_protocol!r}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         exclude_internal = config.exclude_internal_topics
         subscription = TopicSubscription(topics, pattern, exclude_internal=exclude_internal)
         if self._group is None:
@@ -207,11 +214,14 @@ class Consumer:
             self._group = create(ports)
         updater = self._client.updater
         self._subscription = subscription
-        updater.policy.set_wants_all_topics(subscription.is_pattern)
+        updater.policy.set_wants_all_topics(subscription.needs_all_topics)
         self._group.set_listener(listener)
-        if subscription.is_pattern:
+        if subscription.needs_all_topics:
             # The consumer joins when the metadata has all topics of the cluster.
             updater.request_update()
+        elif subscription.coordinator_pattern is not None:
+            assert isinstance(self._group, ConsumerGroupMember)
+            self._group.subscribe_pattern(subscription.coordinator_pattern)
         else:
             updater.set_topics(set(subscription.topics))
             self._group.subscribe(subscription.topics)
@@ -241,7 +251,10 @@ class Consumer:
         return self._assigned.topic_partitions
 
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics, also those that match the pattern."""
+        """Return the subscribed topics, also those that match the pattern.
+
+        Empty with a `SubscriptionPattern`, as in Kafka: only the coordinator knows the topics.
+        """
         return frozenset() if self._subscription is None else self._subscription.topics
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ class ConsumerGroupMember:
         self._ports = ports
         self._owned = OwnedPartitions(ports.assigned)
         self._topics: frozenset[str] | None = None
+        self._pattern: str | None = None
         self._heartbeats = GroupHeartbeats(
             HeartbeatPorts(client=client, lookup=ports.lookup, timeouts=config, on_change=ports.on_change),
             self.membership,
@@ -68,8 +69,15 @@ class ConsumerGroupMember:
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Subscribe to these topics; the next heartbeat joins the group or sends the change."""
-        if topics != self._topics:
-            self._topics = topics
+        self._subscribe(topics, None)
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        """Subscribe to the topics that the coordinator finds with this pattern, instead of named ones."""
+        self._subscribe(frozenset(), pattern)
+
+    def _subscribe(self, topics: frozenset[str], pattern: str | None) -> None:
+        if (topics, pattern) != (self._topics, self._pattern):
+            self._topics, self._pattern = topics, pattern
             self._heartbeats.send_soon()
 
     # --- in poll --------------------------------------------------------------------------
@@ -98,13 +106,19 @@ class ConsumerGroupMember:
 
     def _wanted(self) -> list[TopicPartition] | None:
         """Return the assigned partitions; None until the names of all their topics are known."""
-        wanted = []
+        metadata, updater = self._ports.client.metadata, self._ports.client.updater
+        wanted, unknown = [], []
         for topic_id, indexes in self.membership.assigned.items():
-            name = self._ports.client.metadata.topic_name(topic_id)
+            name = metadata.topic_name(topic_id)
             if name is None:
-                self._ports.client.updater.request_update()
-                return None
-            wanted += [TopicPartition(name, index) for index in indexes]
+                unknown.append(topic_id)
+            else:
+                wanted += [TopicPartition(name, index) for index in indexes]
+        # With a pattern, only the coordinator knows the names of the subscribed topics.
+        updater.find_names(unknown if self._pattern is not None else ())
+        if unknown:
+            updater.request_update()
+            return None
         return wanted
 
     async def _apply(self, wanted: list[TopicPartition]) -> None:
@@ -121,6 +135,8 @@ class ConsumerGroupMember:
                 # Also after an error of the listener: no other member reads these partitions.
                 self._owned.assign(wanted)
                 self.membership.on_applied()
+                if self._pattern is not None:
+                    self._ports.client.updater.set_topics({partition.topic for partition in wanted})
             self._heartbeats.send_soon()
             self._ports.on_change()
         added = [partition for partition in wanted if partition not in set(before)]
@@ -130,6 +146,7 @@ class ConsumerGroupMember:
         """Commit (with `enable_auto_commit`), revoke all partitions and leave the group."""
         deadline_ms = self._ports.client.now_ms() + timeout_ms
         self._ports.client.updater.on_update.remove(self._on_metadata)
+        self._ports.client.updater.find_names(())
         try:
             if self.membership.is_member:
                 await self._ports.committer.auto_commit_now(deadline_ms)
@@ -141,7 +158,8 @@ class ConsumerGroupMember:
     # --- heartbeats -----------------------------------------------------------------------
 
     def _request(self, now_ms: int) -> ConsumerGroupHeartbeatRequest:
-        return self.membership.request(self._topics or frozenset(), self._owned_ids(), now_ms)
+        topics = self._topics or frozenset()
+        return self.membership.request(topics, self._owned_ids(), now_ms, pattern=self._pattern)
 
     def _on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         self.membership.on_response(response, now_ms)

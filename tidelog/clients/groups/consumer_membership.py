@@ -74,6 +74,8 @@ class ConsumerMembership:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._schedule = HeartbeatSchedule()
         self._sent_topics: frozenset[str] | None = None
+        self._sent_pattern: str | None = None
+        self._has_sent_pattern = False
         self._sent_partitions: PartitionIds | None = None
         self._sends_everything = True
 
@@ -120,11 +122,12 @@ class ConsumerMembership:
         return self._schedule.remaining_ms(now_ms)
 
     def request(
-        self, topics: frozenset[str], owned: PartitionIds, now_ms: int
+        self, topics: frozenset[str], owned: PartitionIds, now_ms: int, *, pattern: str | None = None
     ) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat of a member that reads the partitions `owned`.
 
-        After a join or a lost response it has everything, otherwise only what has changed.
+        It subscribes to `topics`, and to the topics that the coordinator finds with `pattern`. After a join
+        or a lost response the heartbeat has everything, otherwise only what has changed.
         """
         self._schedule.on_sent(now_ms)
         is_join = self.state is MemberState.JOINING
@@ -132,8 +135,10 @@ class ConsumerMembership:
         # Until there is a response, it is unknown what the coordinator has received.
         self._sends_everything = True
         changed_topics = everything or topics != self._sent_topics
+        changed_pattern = everything or pattern != self._sent_pattern
         changed_partitions = everything or owned != self._sent_partitions
-        self._sent_topics, self._sent_partitions = topics, owned
+        self._sent_topics, self._sent_pattern, self._sent_partitions = topics, pattern, owned
+        self._has_sent_pattern |= pattern is not None
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -142,9 +147,14 @@ class ConsumerMembership:
             rack_id=self._rack if everything else None,
             rebalance_timeout_ms=self._rebalance_timeout_ms if everything else -1,
             subscribed_topic_names=tuple(sorted(topics)) if changed_topics else None,
+            subscribed_topic_regex=self._regex(pattern) if changed_pattern else None,
             server_assignor=self._assignor if everything else None,
             topic_partitions=_topic_partitions({} if is_join else owned) if changed_partitions else None,
         )
+
+    def _regex(self, pattern: str | None) -> str | None:
+        """Return the field of a pattern; "" removes an earlier one, and None fits to older coordinators."""
+        return "" if pattern is None and self._has_sent_pattern else pattern
 
     def on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         """Act on a response. Raise KafkaError for an error after which the request may be sent again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from uuid import UUID
 
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
@@ -15,6 +16,7 @@ from tidelog.clients.transport.failures import STALE_METADATA, copy_of, failure,
 from tidelog.clients.transport.network import Network
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.schema import ZERO_UUID
 
 _log = logging.getLogger("tidelog.clients.metadata.cluster_metadata")
 _LONGEST_SLEEP_MS = 60_000
@@ -75,6 +77,12 @@ class MetadataUpdater:
         """Use exactly these topics."""
         self.policy.set_topics(topics, self._environment.monotonic_ms())
         self._wake.set()
+
+    def find_names(self, topic_ids: Iterable[UUID]) -> None:
+        """Find the names of exactly these topics; they are used when a response has them."""
+        self.policy.find_names(topic_ids)
+        if self.policy.unknown_ids:
+            self._wake.set()
 
     async def wait_for_update(self, deadline_ms: int) -> None:
         """Wait for the next response; raise TimeoutError at `deadline_ms` (monotonic)."""
@@ -163,15 +171,19 @@ class MetadataUpdater:
             self.metadata.forget(topic)
         policy.on_sent()
         full = policy.wants_all_topics
-        names = policy.topics
+        names, topic_ids = policy.topics, policy.unknown_ids
         request = MetadataRequest(
-            topics=None if full else tuple(MetadataRequestTopic(name=name) for name in names),
-            allow_auto_topic_creation=self._allow_auto_topic_creation and not full,
+            topics=None if full else self._requested(names, topic_ids),
+            allow_auto_topic_creation=self._allow_auto_topic_creation and not (full or topic_ids),
         )
         response = await connection.request(request, MetadataResponse)
         if response.error_code != ErrorCode.NONE:
             raise failure(response.error_code, "Metadata")
         self.metadata.apply(response, full=full)
+        for topic_id in topic_ids:
+            name = self.metadata.topic_name(topic_id)
+            if name is not None:
+                policy.on_name_found(topic_id, name, self._environment.monotonic_ms())
         self._network.set_brokers(self.metadata.brokers.values())
         if self._is_lost:
             self._is_lost = False
@@ -182,10 +194,23 @@ class MetadataUpdater:
             callback()
         self._notify(None)
 
+    def _requested(
+        self, names: tuple[str, ...], unknown_ids: tuple[UUID, ...]
+    ) -> tuple[MetadataRequestTopic, ...]:
+        """Return the topics of a request: all by id if there are unknown ids.
+
+        Brokers accept no names together with ids. A name without a known id is then requested the next time.
+        """
+        if not unknown_ids:
+            return tuple(MetadataRequestTopic(name=name) for name in names)
+        known_ids = (self.metadata.topic_id(name) for name in names)
+        topic_ids = (*unknown_ids, *(topic_id for topic_id in known_ids if topic_id != ZERO_UUID))
+        return tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids)
+
     def _is_complete(self, names: tuple[str, ...]) -> bool:
         """Return whether the metadata has all requested topics, with a leader for each partition."""
         topics = self.metadata.topics
-        return all(
+        return not self.policy.unknown_ids and all(
             name in topics and len(topics[name].available) == topics[name].partition_count for name in names
         )
 

@@ -7,6 +7,9 @@ were not used for `max_idle_ms` are not requested any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from uuid import UUID
+
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.randomness import Randomness
 
@@ -32,6 +35,7 @@ class RefreshPolicy:
         self._not_before_ms = 0
         self._failures = 0
         self._topics: dict[str, int] = {}
+        self._unknown_ids: set[UUID] = set()
         self.wants_all_topics = False
 
     def request(self) -> None:
@@ -52,6 +56,22 @@ class RefreshPolicy:
             self.request()
             self._not_before_ms = now_ms
         self._topics = dict.fromkeys(sorted(names), now_ms)
+
+    def find_names(self, topic_ids: Iterable[UUID]) -> None:
+        """Request the names of exactly these topics, until they are found."""
+        self._unknown_ids = set(topic_ids)
+        if self._unknown_ids:
+            self.request()
+
+    def on_name_found(self, topic_id: UUID, name: str, now_ms: int) -> None:
+        """Record that a response had the name of a topic, which is used from now on."""
+        self._unknown_ids.discard(topic_id)
+        self._topics[name] = now_ms
+
+    @property
+    def unknown_ids(self) -> tuple[UUID, ...]:
+        """The ids of topics whose names are requested."""
+        return tuple(self._unknown_ids)
 
     def expire_idle(self, now_ms: int) -> list[str]:
         """Remove the topics that were not used for `max_idle_ms` (None: no topics); return their names."""

@@ -124,3 +124,27 @@ def test_the_error_of_a_commit_hastens_the_next_heartbeat() -> None:
 
 def test_partitions_are_grouped_in_order() -> None:
     assert by_topic([(T, 3), (T, 1), (UUID(int=0), 2)]) == {UUID(int=0): (2,), T: (1, 3)}
+
+
+def test_a_pattern_is_sent_once_and_an_empty_one_removes_it() -> None:
+    membership = new_membership()
+    assert membership.request(frozenset(), {}, 0, pattern="t.*").subscribed_topic_regex == "t.*"
+    membership.on_response(response(2, ()), 0)
+    assert membership.request(frozenset(), {}, 100, pattern="t.*").subscribed_topic_regex is None
+    membership.on_response(response(2), 100)
+    by_name = membership.request(TOPICS, {}, 200)
+    assert (by_name.subscribed_topic_regex, by_name.subscribed_topic_names) == ("", ("t",))
+
+
+def test_the_removal_of_a_pattern_is_repeated_after_a_lost_response() -> None:
+    membership = new_membership()
+    membership.request(frozenset(), {}, 0, pattern="t.*")
+    membership.on_response(response(2, ()), 0)
+    membership.request(TOPICS, {}, 100)
+    assert membership.request(TOPICS, {}, 200).subscribed_topic_regex == ""
+
+
+def test_a_member_without_a_pattern_sends_none_so_that_older_coordinators_accept_it() -> None:
+    membership = new_membership()
+    assert membership.request(TOPICS, {}, 0).subscribed_topic_regex is None
+    assert membership.request(TOPICS, {}, 100).subscribed_topic_regex is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 from tests.support.transactions.accumulators import NoJitter
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
@@ -85,3 +87,20 @@ def test_a_consumers_topics_are_never_idle() -> None:
     ready.set_topics({"b", "a"}, 0)
     assert ready.expire_idle(10**9) == []
     assert ready.topics == ("a", "b")
+
+
+def test_the_names_of_topic_ids_are_requested_until_they_are_found_or_not_needed() -> None:
+    ready, first, second = refreshed_policy(1_000), UUID(int=1), UUID(int=2)
+    ready.find_names({first, second})
+    assert ready.next_refresh_ms(1_100) == 0
+    assert set(ready.unknown_ids) == {first, second}
+    ready.on_sent()
+    ready.on_name_found(first, "tides", 1_100)
+    ready.on_success(1_100, is_complete=False)
+    assert (ready.topics, ready.unknown_ids) == (("tides",), (second,))
+    assert ready.next_refresh_ms(1_200) == 0
+    ready.on_sent()
+    ready.find_names(())
+    ready.on_success(1_200, is_complete=True)
+    assert ready.unknown_ids == ()
+    assert ready.next_refresh_ms(1_300) == 9_900
