@@ -17,6 +17,7 @@ class MemoryTopic(MetadataTopic):
     `lacks_brokers`: the topic cannot be created yet. `wrong`: `ensure` raises this error.
     `starts_over`: a position after the end is read from the start. `attempts` counts the calls of `ensure`,
     `refused` all calls while the topic is down, and `read_count` the returned records by partition.
+    `fetching` has the partitions that each open reader fetches.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -32,6 +33,7 @@ class MemoryTopic(MetadataTopic):
         self.is_held = False
         self.is_broken = False
         self.starts_over = False
+        self.fetching: dict[MemoryReader, frozenset[int]] = {}
         self._arrived = asyncio.Event()
 
     async def ensure(self) -> None:
@@ -102,6 +104,7 @@ class MemoryReader:
 
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
         topic = self._topic
+        topic.fetching[self] = frozenset(positions)
         for is_last in (False, True):
             topic.require_up()
             assert not topic.is_broken
@@ -121,5 +124,8 @@ class MemoryReader:
             await topic.arrival(max_wait_ms)
         return []
 
+    def stop_fetching(self) -> None:
+        self._topic.fetching.pop(self, None)
+
     async def close(self) -> None:
-        pass
+        self.stop_fetching()

@@ -63,6 +63,10 @@ class MetadataLogReader(Protocol):
         """
         ...
 
+    def stop_fetching(self) -> None:
+        """Send no requests until the next `read`."""
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...

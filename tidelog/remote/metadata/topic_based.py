@@ -260,6 +260,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
     async def _read_tails(self, reader: MetadataLogReader) -> None:
         self._tails_changed.clear()
         if not self._subscription.tail:
+            reader.stop_fetching()
             await self._tails_changed.wait()
         for read in await reader.read(dict(self._subscription.tail), _READ_WAIT_MS):
             self._apply_records(read, is_tail=True)
@@ -281,6 +282,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
             for read in await reader.read(positions, _READ_WAIT_MS):
                 self._apply_records(read, is_tail=False)
         elif not self._subscription.without_bounds():
+            reader.stop_fetching()
             await self._new_partitions_changed.wait()
 
     async def _load_deletions(self) -> None:

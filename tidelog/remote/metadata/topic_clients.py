@@ -180,6 +180,10 @@ class TopicReader:
         self._positions.update((read.metadata_partition, read.next_offset) for read in results)
         return results
 
+    def stop_fetching(self) -> None:
+        """Send no requests until the next `read`: a consumer fetches ahead of its partitions."""
+        self._set_positions({})
+
     async def close(self) -> None:
         """Disconnect."""
         await self._consumer.close()

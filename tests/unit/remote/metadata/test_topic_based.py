@@ -93,6 +93,18 @@ async def test_partitions_added_one_after_another_all_catch_up() -> None:
             assert manager.highest_offset_for_epoch(partition, 0) == 299
 
 
+async def test_after_the_catch_up_only_one_reader_fetches() -> None:
+    topic = MemoryTopic(1)
+    async with run_manager(topic, PARTITION) as manager:
+        await copy(manager, 0)
+        assert list(topic.fetching.values()) == [frozenset({0})]
+        manager.on_partition_leadership_changes([OTHER], [])
+        await eventually(lambda: manager.is_ready(OTHER))
+        await eventually(lambda: len(topic.fetching) == 1)
+        manager.on_stop_partitions([PARTITION, OTHER])
+        await eventually(lambda: not topic.fetching)
+
+
 async def test_an_invalid_transition_is_refused_before_the_write() -> None:
     topic = MemoryTopic(1)
     async with run_manager(topic, PARTITION) as manager:
