@@ -28,6 +28,8 @@ CACHE_BYTES = 16 * MIB
 STATED_BYTES = 48 * MIB
 """Memory in addition to the cache: responses in flight, buffers of reader threads, free memory of malloc."""
 BATCHES = 48
+READS = 3
+"""More than twice the bound is read in all, so that a broker that keeps what it read exceeds it."""
 TOPIC = "remembered"
 EARLIEST_LOCAL = -4
 
@@ -90,7 +92,7 @@ def read(client: RawClient, end_offset: int) -> int:
     return total_bytes
 
 
-def test_memory_after_three_reads_of_the_tier_is_bounded() -> None:
+def test_memory_during_three_reads_of_the_tier_is_bounded() -> None:
     """Completed reads once stayed in memory, up to a thousand of them: 3.35 GB with one consumer."""
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-tier-") as directory,
@@ -110,7 +112,8 @@ def test_memory_after_three_reads_of_the_tier_is_bounded() -> None:
             produce(client)
             wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10)
             end_offset = local_start(client)
+            broker.reset_peak_memory()
             before_bytes = broker.memory_bytes()
-            for _ in range(3):
+            for _ in range(READS):
                 assert read(client, end_offset) >= end_offset * 100_000
-                assert broker.memory_bytes() <= before_bytes + CACHE_BYTES + STATED_BYTES
+            assert broker.peak_memory_bytes() <= before_bytes + CACHE_BYTES + STATED_BYTES
