@@ -17,6 +17,7 @@ from typing import Any, Final
 from benchmarks.frames import SIZE_BYTES, batch, check_produced, one_partition_frame
 from benchmarks.loads.options import main
 from benchmarks.loads.pipelined import connect, send_and_receive
+from benchmarks.loads.responses import count_responses
 from benchmarks.processes import tree_cpu_seconds
 
 RECEIVE_BYTES: Final = 64 * 1024
@@ -76,7 +77,10 @@ def one_record(
     seconds: float,
     pids: Sequence[int],
 ) -> dict[str, Any]:
-    """Send for `seconds`; return requests per second, and CPU time of `pids` for each request."""
+    """Send for `seconds`; return requests per second, and CPU time of `pids` for each request.
+
+    It lasts longer if there are fewer responses than connections by then, so that the figures are defined.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     records = batch(0)
@@ -92,23 +96,19 @@ def one_record(
     for connection in opened:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
         connection.send()
-    _count_until(selector, time.perf_counter() + WARM_UP_S)
+    buffer = bytearray(RECEIVE_BYTES)
+
+    def receive(connection: RecordConnection) -> int:
+        return connection.receive(buffer)
+
+    count_responses(selector, receive, time.perf_counter() + WARM_UP_S)
     started, cpu_before = time.perf_counter(), sum(map(tree_cpu_seconds, pids))
-    requests = _count_until(selector, started + seconds)
+    requests = count_responses(selector, receive, started + seconds, at_least=connections)
     elapsed, cpu_s = time.perf_counter() - started, sum(map(tree_cpu_seconds, pids)) - cpu_before
     for connection in opened:
         connection.socket.shutdown(socket.SHUT_RDWR)
         connection.socket.close()
     return {"requests_per_s": requests / elapsed, "cpu_us_per_request": cpu_s / requests * 1e6}
-
-
-def _count_until(selector: selectors.BaseSelector, deadline: float) -> int:
-    buffer = bytearray(RECEIVE_BYTES)
-    requests = 0
-    while time.perf_counter() < deadline:
-        for key, _ in selector.select(1.0):
-            requests += key.data.receive(buffer)
-    return requests
 
 
 if __name__ == "__main__":

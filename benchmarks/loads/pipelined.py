@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from benchmarks.frames import SIZE_BYTES, batch, check_produced, create_topic_frame, produce_frame
 from benchmarks.loads.options import main
+from benchmarks.loads.responses import count_responses
 
 RECEIVE_BYTES: Final = 256 * 1024
 WARM_UP_S: Final = 0.3
@@ -101,9 +102,14 @@ def pipelined_produce(
     for connection in open_connections:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
         connection.start()
-    _count_until(selector, time.perf_counter() + WARM_UP_S)
+    buffer = bytearray(RECEIVE_BYTES)
+
+    def receive(connection: PipelinedConnection) -> int:
+        return connection.receive_and_send(buffer)
+
+    count_responses(selector, receive, time.perf_counter() + WARM_UP_S)
     started, cpu_before = time.perf_counter(), _cpu_seconds(pid)
-    requests = _count_until(selector, started + seconds)
+    requests = count_responses(selector, receive, started + seconds, at_least=connections)
     elapsed, cpu_s = time.perf_counter() - started, _cpu_seconds(pid) - cpu_before
     return {
         "requests_per_s": requests / elapsed,
@@ -111,15 +117,6 @@ def pipelined_produce(
         "cpu_us_per_request": cpu_s / requests * 1e6,
         "cpu_share": cpu_s / elapsed,
     }
-
-
-def _count_until(selector: selectors.BaseSelector, deadline: float) -> int:
-    buffer = bytearray(RECEIVE_BYTES)
-    requests = 0
-    while time.perf_counter() < deadline:
-        for key, _ in selector.select(1.0):
-            requests += key.data.receive_and_send(buffer)
-    return requests
 
 
 def _cpu_seconds(pid: int) -> float:
