@@ -11,6 +11,7 @@ I/O: sockets of the loopback address, /proc.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -36,7 +37,6 @@ from tidelog.protocol.registry import response_type
 from tidelog.protocol.schema import ApiMessage
 
 TOPIC: Final = "well-behaved"
-CONNECT_TIMEOUT_S: Final = 120.0
 RECONNECT_NS: Final = 20 * NANOSECONDS_PER_MS
 RECEIVE_BYTES: Final = 65_536
 ERROR_NONE: Final = 0
@@ -118,20 +118,34 @@ class PacedConnection:
         self.socket: socket.socket | None = None
         self._received = bytearray()
         self.is_waiting = False
+        self.is_connecting = False
 
     def send(self) -> None:
         """Send the next request, on a new connection if there is none."""
         self._delay_at_start_ns, self._sent_ns = self._delay.now_ns(), time.monotonic_ns()
         self.next_send_ns = self._sent_ns + INTERVAL_NS[self.kind]
+        self.is_waiting = True
+        if self.socket is None:
+            # Without blocking: the measurements of the other connections continue meanwhile.
+            self.socket = socket.socket()
+            self.socket.setblocking(False)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.is_connecting = self.socket.connect_ex(self._address) == errno.EINPROGRESS
+        if not self.is_connecting:
+            self._send_frame()
+
+    def on_connected(self) -> None:
+        """Send the request that waits for the connection."""
+        self.is_connecting = False
+        self._send_frame()
+
+    def _send_frame(self) -> None:
+        assert self.socket is not None
         try:
-            if self.socket is None:
-                self.socket = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
-                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # The frame is small, and the previous one has its response: the kernel takes it at once.
             self.socket.sendall(self._requests[self._next].frame)
         except OSError:
             self._on_failure()
-            return
-        self.is_waiting = True
 
     def receive(self) -> None:
         """Receive bytes; report the response when it is complete."""
@@ -165,6 +179,7 @@ class PacedConnection:
         if self.socket is not None:
             self.socket.close()
         self.socket = None
+        self.is_connecting = False
         self._received.clear()
 
     def _report(self, elapsed_ns: int, is_error: bool) -> None:
@@ -189,13 +204,17 @@ def main(host: str, port: int, broker_pid: int) -> None:
         waiting: dict[Any, PacedConnection] = {
             each.socket: each for each in connections if each.is_waiting and each.socket is not None
         }
+        connecting = [one for one, each in waiting.items() if each.is_connecting]
         next_send_ns = min((each.next_send_ns for each in connections if not each.is_waiting), default=None)
         timeout_s = None if next_send_ns is None else max(next_send_ns - time.monotonic_ns(), 0) / 1e9
-        readable, _, _ = select.select([sys.stdin, *waiting], [], [], timeout_s)
+        readable, writable, _ = select.select([sys.stdin, *waiting], connecting, [], timeout_s)
+        for one in writable:
+            waiting[one].on_connected()
         for one in readable:
             if one is sys.stdin:
                 return
-            waiting[one].receive()
+            if one not in writable:
+                waiting[one].receive()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import errno
 import logging
 import selectors
 import socket
+import struct
 from itertools import pairwise
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.network.loopback_server import RunningServer, frame, running_
 from tests.support.waiting import eventually
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
-from tidelog.broker.network.acceptor import BATCH, Acceptor
+from tidelog.broker.network.acceptor import BATCH, RESET_BATCH, Acceptor
 from tidelog.broker.network.sockets import SYSTEM_SOCKETS
 
 
@@ -84,6 +85,30 @@ async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() 
         assert BATCH // 2 <= max(steps) <= BATCH
         for one in sockets:
             one.close()
+
+
+@on_both_loops
+async def test_connections_that_were_reset_in_the_accept_queue_do_not_delay_others() -> None:
+    accepted: list[socket.socket] = []
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.setblocking(False)
+    accepting = Acceptor("PLAINTEXT", listening, asyncio.get_running_loop(), accepted.append)
+    accepting.start(RESET_BATCH + 1)
+    iterations = 0
+    for _ in range(RESET_BATCH // 2):
+        reset = socket.create_connection(listening.getsockname())
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.close()
+    with socket.create_connection(listening.getsockname()) as client:
+        while not accepted:
+            await asyncio.sleep(0)
+            iterations += 1
+        assert accepted[0].getpeername() == client.getsockname()
+    # A batch of connections in each iteration would need many more.
+    assert iterations <= 3
+    accepting.stop()
+    accepted[0].close()
 
 
 class ExhaustedSocket(socket.socket):
