@@ -41,8 +41,6 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.clients.consumer.consumer:Consumer": 25,
     # A facade: its offsets, appends, reads and truncations; all else are methods of its eleven parts.
     "tidelog.storage.log.partition_log:PartitionLog": 35,
-    # Appends, look-ups and the states of its files, which end together; its files and indexes are objects.
-    "tidelog.storage.segment.segment:LogSegment": 30,
     # The methods of the file system's port, and the faults.
     "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 27,
     # The methods of an event loop of asyncio.

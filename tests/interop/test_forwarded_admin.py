@@ -52,7 +52,7 @@ def three() -> Iterator[ThreeNodes]:
 @pytest.fixture
 def follower(three: ThreeNodes) -> int:
     """Return a node that is not the active controller."""
-    return min({1, 2, 3} - {three.controller()})
+    return min({1, 2, 3} - {three.wait_for_controller()})
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_access_control_entries_are_the_same_on_every_broker(
         wait_until(lambda: _names(three.admin(each), everything) == [name])  # noqa: B023
     [removed] = results_of(admin.delete_acls([everything]))
     assert [each.name for each in removed] == [name]
-    assert _names(three.admin(three.controller()), everything) == []
+    assert _names(three.admin(three.wait_for_controller()), everything) == []
 
 
 def _names(admin: AdminClient, entries: AclBindingFilter) -> list[str]:
@@ -218,9 +218,8 @@ def _partition(name: str) -> object:
 def test_admin_requests_during_a_controller_failure_are_completed_once(name: str) -> None:
     with EmbeddedCluster(nodes=3) as cluster:
         three = ThreeNodes(cluster)
-        wait_until(lambda: three.brokers() == {1, 2, 3} and three.controller() is not None)
-        controller = three.controller()
-        assert controller is not None
+        wait_until(lambda: three.brokers() == {1, 2, 3})
+        controller = three.wait_for_controller()
         followers = sorted({1, 2, 3} - {controller})
         names = [f"{name}-{number}" for number in range(40)]
 
@@ -248,7 +247,7 @@ def test_admin_requests_during_a_controller_failure_are_completed_once(name: str
 def test_topics_created_through_another_broker_are_described(
     three: ThreeNodes, admin: AdminClient, follower: int, name: str
 ) -> None:
-    leader = three.admin(three.controller())
+    leader = three.admin(three.wait_for_controller())
     results_of(leader.create_topics([NewTopic(name, 1, 3)]))
     wait_until(lambda: name in image(three, follower).topics_by_name)
     description = admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)

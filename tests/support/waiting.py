@@ -1,4 +1,4 @@
-"""Waiting for a condition: `wait_until` for plain tests, `eventually` for coroutines.
+"""Waiting for a condition: `wait_until` and `wait_for_value` for plain tests, `eventually` for coroutines.
 
 No test sleeps in order to wait. `remains` checks that something does not happen.
 """
@@ -47,6 +47,17 @@ def wait_until(
     attempts = _Attempts(condition, what, timeout_s)
     while not condition():
         time.sleep(attempts.next_pause_s())
+
+
+def wait_for_value(value_of: Callable[[], ResultT | None], *, timeout_s: float = TIMEOUT_S) -> ResultT:
+    """Return the first result of `value_of()` that is not None.
+
+    Raises AssertionError after `timeout_s`, with the source of `value_of`.
+    """
+    attempts = _Attempts(value_of, None, timeout_s)
+    while (value := value_of()) is None:
+        time.sleep(attempts.next_pause_s())
+    return value
 
 
 async def eventually(

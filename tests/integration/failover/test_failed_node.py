@@ -43,9 +43,7 @@ def test_a_stopped_leader_returns_without_loss(three_nodes: ThreeNodes, clean: b
 
 def test_another_controller_becomes_active_after_a_kill(three_nodes: ThreeNodes) -> None:
     three_nodes.create_topic("before")
-    wait_until(lambda: three_nodes.controller() is not None)
-    controller = three_nodes.controller()
-    assert controller is not None
+    controller = three_nodes.wait_for_controller()
     three_nodes.cluster.kill_node(controller)
     wait_until(lambda: three_nodes.controller() not in (None, controller))
     three_nodes.wait_for_leader_other_than("before", controller)
@@ -80,7 +78,7 @@ def test_acks_all_is_refused_below_min_insync_replicas_and_acknowledged_records_
 ) -> None:
     three_nodes.create_topic("tides", min_insync_replicas="2")
     three_nodes.produce("tides", ["a", "b", "c"])
-    controller = three_nodes.controller()
+    controller = three_nodes.wait_for_controller()
     others = [node_id for node_id in (1, 2, 3) if node_id != controller]
     three_nodes.cluster.stop_node(others[0])
     wait_until(lambda: len(three_nodes.partition("tides").isr) == 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import TIMEOUT_S, wait_for_value, wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.testing.embedded import EmbeddedCluster
@@ -56,6 +56,10 @@ class ThreeNodes:
             self.cluster.run(lambda node: node.services.store.leader, each) for each in self.cluster.nodes
         }
         return controllers.pop() if len(controllers) == 1 else None
+
+    def wait_for_controller(self) -> int:
+        """Wait until the metadata of all nodes has the same active controller, and return it."""
+        return wait_for_value(self.controller)
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until all replicas of the topic are in sync in the metadata of every running node."""

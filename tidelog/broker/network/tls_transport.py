@@ -9,9 +9,10 @@ Legal transitions:
     OPEN        CLOSING, CLOSED
     CLOSING     CLOSED
 
-The event loops have such transports too. They call back for whatever the socket has. With a client that sends
-small records this is one record or a few, and the callbacks cost more than the decryption. This transport
-sets SO_RCVLOWAT: the kernel reports the socket when it has the rest of the frame, or LOW_WATER_MAX bytes.
+asyncio and uvloop have TLS transports too. Those call the protocol as soon as the socket has any bytes. A
+client that sends small records then causes one callback for every few records, and a callback costs more than
+their decryption. This transport sets SO_RCVLOWAT: the socket becomes readable when it has the rest of the
+frame, or LOW_WATER_MAX bytes.
 
 The stream of the client ends with close_notify or with the end of the socket's stream: sizes delimit frames.
 As with the plain transport, the connection gets all bytes before the end, then `eof_received`. It may still
@@ -213,7 +214,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._resume_socket()
 
     def receive_available(self) -> None:
-        """Receive what the socket has, although it is not enough for the current frame."""
+        """Receive the bytes that the socket has, although it is not enough for the current frame."""
         self._set_low_water(1)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -293,7 +294,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             if not session.has_unread and not self._is_reading_paused:
                 self._report_end(connection)
             return
-        # For example the answer to a key update.
+        # For example the KeyUpdate that is the response to a KeyUpdate of the client.
         self._send_outgoing()
         if not session.has_unread:
             # Also while reading is paused: the mark is from before the last frames.

@@ -58,14 +58,14 @@ def complete_files(
 ) -> LogSegmentData:
     """Return the files of the segment, whose log is in `directory` and has the batches `headers`."""
     segment = LogSegment(OsFileSystem(), str(directory), metadata.start_offset, config, 0, create=False)
-    segment.open_for_appending()
+    segment.files.open_for_appending()
     position = 0
     for header in headers:
         segment.reindex(header, position)
         position += header.size_bytes
     segment.seal()
     offset_index, time_index = segment.offset_index.file.path, segment.time_index.file.path
-    segment.release_descriptors()
+    segment.files.release_descriptors()
 
     def remote_file(index_type: IndexType) -> bytes:
         """Return a file of the remote segment. Errors: RemoteResourceNotFound; NotRepairable."""

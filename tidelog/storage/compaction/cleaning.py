@@ -170,15 +170,15 @@ class GroupCleaner:
                 create=True,
                 suffix=CLEANED_SUFFIX,
             )
-            cleaned.open_for_appending()
+            cleaned.files.open_for_appending()
             self._fill(cleaned, group)
             cleaned.seal()
-            cleaned.sync()
-            cleaned.close()
+            cleaned.files.sync()
+            cleaned.files.close()
             fs.fsync_dir(directory)
         except BaseException:
             if cleaned is not None:
-                cleaned.close()
+                cleaned.files.close()
             with suppress(OSError):
                 remove_segment_files(fs, directory, base_offset, CLEANED_SUFFIX)
             raise

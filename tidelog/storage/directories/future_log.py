@@ -275,7 +275,7 @@ class FutureLog:
         """
         log, state = self.log, self._current_state
         active = log.segments.active
-        active.open_for_appending()
+        active.files.open_for_appending()
         position = self._sizes.get(active.base_offset, 0)
         records = self._records_step(active, position, active.size_bytes - position)
 
@@ -326,7 +326,7 @@ class FutureLog:
         """
         fs, active = self._fs, self.log.segments.active
         base, position = active.base_offset, self._sizes.get(active.base_offset, 0)
-        active.open_for_appending()
+        active.files.open_for_appending()
         self._append(base, position, _read(active.file, position, active.size_bytes - position))
         assert self._open_file is not None
         for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):

@@ -115,8 +115,8 @@ class Durability:
         if with_indexes:
             with suppress(OSError, StorageFailure):
                 # The roll reports the error if it persists; after a crash the indexes are rebuilt.
-                self._segments.active.write_indexes()
-        changes = tuple(each for segment in unflushed for each in segment.unsynced_changes())
+                self._segments.active.files.write_indexes()
+        changes = tuple(each for segment in unflushed for each in segment.files.unsynced_changes())
         logs = (segment.file for segment in unflushed if not isinstance(segment.file, OnDemandFile))
         directories = []
         is_new = any(segment.base_offset >= self.recovery_point for segment in unflushed)
@@ -159,10 +159,10 @@ class Durability:
             following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset > end_offset:
                 break
-            if segment.unsynced_changes():
+            if segment.files.unsynced_changes():
                 end_offset = segment.base_offset
                 break
-            segment.release_descriptors()
+            segment.files.release_descriptors()
         self.recovery_point = max(self.recovery_point, end_offset)
 
     # -- truncation

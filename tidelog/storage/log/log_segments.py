@@ -15,8 +15,7 @@ from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.log.durability import Durability
 from tidelog.storage.log.settings import LogSettings
 from tidelog.storage.producers.producer_state import ProducerStateManager
-from tidelog.storage.segment.segment import LogSegment
-from tidelog.storage.segment.segment_files import create_segment
+from tidelog.storage.segment.segment import LogSegment, create_segment
 from tidelog.storage.segment.segments import Segments
 
 
@@ -64,8 +63,8 @@ class LogSegments:
         self._producers.snapshots.relocate(directory)
         *sealed, active = self.segments
         for segment in sealed:
-            segment.relocate(directory)
-        active.relocate_active(directory, active_file, index_files)
+            segment.files.relocate(directory)
+        active.files.relocate_active(directory, active_file, index_files)
 
     # -- new segments
 
@@ -81,10 +80,10 @@ class LogSegments:
         active.complete_indexes()
         if self._durability.recovery_point >= log_end_offset:
             # The records are durable already, so neither a flush nor recovery includes the segment again.
-            active.sync_indexes()
+            active.files.sync_indexes()
         self.take_producer_snapshot(base_offset)
         segment = self.add_new(base_offset, now_ms)
-        active.unload_indexes()
+        active.files.unload_indexes()
         return segment
 
     def add_new(self, base_offset: Offset, now_ms: int) -> LogSegment:
@@ -106,7 +105,7 @@ class LogSegments:
         With `keeps_snapshot` the producer snapshot at the segment's start remains.
         """
         self.segments.remove(segment)
-        paths = segment.rename(self.fs, "", DELETED_SUFFIX)
+        paths = segment.files.rename(self.fs, "", DELETED_SUFFIX)
         if not keeps_snapshot:
             snapshot = self._producers.snapshots.mark_for_deletion(segment.base_offset)
             if snapshot is not None:

@@ -63,7 +63,7 @@ class SegmentReplacement:
             f"{segments.directory}: {base_offset} replaces {replaced[0]}"
         )
         try:
-            renamed = cleaned.rename(segments.fs, CLEANED_SUFFIX, SWAP_SUFFIX)
+            renamed = cleaned.files.rename(segments.fs, CLEANED_SUFFIX, SWAP_SUFFIX)
         except OSError as error:
             with suppress(OSError):
                 self.discard(cleaned)
@@ -119,12 +119,12 @@ class SegmentReplacement:
         self._swap = None
 
     def _final_steps(self, swap: _Swap) -> list[Callable[[], object]]:
-        return [partial(swap.cleaned.rename, self.segments.fs, SWAP_SUFFIX, ""), self.forget]
+        return [partial(swap.cleaned.files.rename, self.segments.fs, SWAP_SUFFIX, ""), self.forget]
 
     def discard(self, cleaned: LogSegment) -> None:
         """Remove the files of a cleaned segment that is not used."""
         segments = self.segments
-        cleaned.close()
+        cleaned.files.close()
         try:
             for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):
                 remove_segment_files(segments.fs, segments.directory, cleaned.base_offset, suffix)

@@ -88,7 +88,7 @@ class LogTruncation:
         if segment is None:
             self._truncate_to_remote_part(offset, now_ms)
             return True
-        segment.open_for_appending()
+        segment.files.open_for_appending()
         self._failures.perform(
             "truncation",
             [

@@ -157,7 +157,7 @@ class LogLoader:
             # Otherwise entries of removed batches would precede those of new ones.
             _log.warning("%s is empty, but %s; the index entries are removed", segment.file.path, damage)
             segment.forget_indexes()
-            segment.sync_indexes()
+            segment.files.sync_indexes()
 
     def _new_segment(self, offset: Offset, *, create: bool) -> LogSegment:
         return LogSegment(
@@ -210,7 +210,7 @@ class LogLoader:
             replay_producer(producers, header, batch, 0, segment)
             segment.reindex(header, position)
         segment.seal()
-        segment.sync()
+        segment.files.sync()
 
     # -- where the log ends and starts
 
@@ -256,8 +256,8 @@ class LogLoader:
         )
         for segment in reversed(list(segments)):
             segments.remove(segment)
-            segment.close()
-            for path in segment.rename(self.fs, "", ".deleted"):
+            segment.files.close()
+            for path in segment.files.rename(self.fs, "", ".deleted"):
                 self.fs.unlink(path)
             self.fs.fsync_dir(self.directory)
         segments.add(self._new_segment(self.log_start_offset, create=True))

@@ -132,9 +132,9 @@ class TailRecovery:
             if following:
                 # Synced now: thousands of segments must not keep descriptors until the next flush.
                 segment.seal()
-                segment.sync()
+                segment.files.sync()
             if following or not segment.size_bytes:
-                segment.release_descriptors()
+                segment.files.release_descriptors()
         return self.expected_offset
 
     def _continues(self, segment: LogSegment) -> bool:
@@ -145,7 +145,7 @@ class TailRecovery:
     def _recover(self, segment: LogSegment) -> bool:
         """Rebuild one segment's indexes from its batches; return whether its tail was truncated."""
         segment.forget_indexes()
-        segment.open_for_appending()
+        segment.files.open_for_appending()
         self.expected_offset = segment.base_offset
         self.producers.update_map_end_offset(segment.base_offset)
         self.producers.take_snapshot(sync=False)
@@ -197,7 +197,7 @@ class TailRecovery:
             if segment.size_bytes:
                 _log.warning("%s is removed: it follows the damage", segment.file.path)
             self.segments.remove(segment)
-            segment.close()
-            for path in segment.rename(self.fs, "", ".deleted"):
+            segment.files.close()
+            for path in segment.files.rename(self.fs, "", ".deleted"):
                 self.fs.unlink(path)
-            self.fs.fsync_dir(segment.directory)
+            self.fs.fsync_dir(segment.files.directory)

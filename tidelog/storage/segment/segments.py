@@ -51,7 +51,7 @@ class Segments:
         """Insert a segment; there must be none with its base offset."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         taken = index < len(self._base_offsets) and self._base_offsets[index] == segment.base_offset
-        assert not taken, f"{segment.directory} already has a segment at {segment.base_offset}"
+        assert not taken, f"{segment.files.directory} already has a segment at {segment.base_offset}"
         self._base_offsets.insert(index, segment.base_offset)
         self._segments.insert(index, segment)
 
@@ -83,9 +83,9 @@ class Segments:
     def retire(self) -> None:
         """Open no file again, as the directory gets another name; files that readers use stay open."""
         for segment in self._segments:
-            segment.retire(has_path=False)
+            segment.files.retire(has_path=False)
 
     def close(self) -> None:
         """Close every segment."""
         for segment in self._segments:
-            segment.close()
+            segment.files.close()

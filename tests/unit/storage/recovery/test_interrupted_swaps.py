@@ -48,7 +48,7 @@ def disk() -> CrashFileSystem:
 
 def test_files_marked_deleted_are_removed(disk: CrashFileSystem) -> None:
     log = three_segments(disk)
-    log.segments.first.rename(disk, "", ".deleted")
+    log.segments.first.files.rename(disk, "", ".deleted")
     disk.open(path_of(2, ".snapshot") + ".deleted", create=True)
     reopened = open_log(disk, COMPACTED, clean=True)
     assert values_of(reopened) == ["2", "3", "4", "5"]

@@ -124,7 +124,7 @@ def test_a_reopened_segment_has_its_offsets_and_timestamps(
     for index in range(8):
         add(segment, (100 + index, 1, 50 - index))
     segment.complete_indexes()
-    segment.close()
+    segment.files.close()
     again = LogSegment(disk, "/log", 100, CONFIG, 9, create=False)
     assert (again.next_offset(), again.max_timestamp, again.first_timestamp) == (108, 50, 50)
     assert is_due_to_roll(again, segment_ms=24, now_ms=0, max_timestamp=75)
@@ -142,6 +142,6 @@ def test_the_modification_time_replaces_missing_timestamps(segment: LogSegment) 
 def test_files_are_renamed_together_and_missing_ones_are_skipped(
     disk: CrashFileSystem, segment: LogSegment
 ) -> None:
-    renamed = segment.rename(disk, "", ".deleted")
+    renamed = segment.files.rename(disk, "", ".deleted")
     assert len(renamed) == 3, "there is no transaction index"
     assert sorted(f"/log/{name}" for name in disk.listdir("/log")) == sorted(renamed)

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.quotas.rates import set_quotas
 from tests.support.network.raw_client import RawClient
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_passes
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -61,7 +61,7 @@ def test_every_controller_knows_all_controllers_and_the_active_one(three: ThreeN
         for version in (1, 2):
             response = describe_cluster(client, version, endpoint_type=2)
             assert response.error_code == ErrorCode.NONE
-            assert response.controller_id == three.controller()
+            assert response.controller_id == three.wait_for_controller()
             assert {(each.broker_id, each.port) for each in response.brokers} == {
                 (each, port(three, each)) for each in (1, 2, 3)
             }
@@ -102,8 +102,7 @@ def test_a_client_that_changes_too_many_partitions_directly_is_muted(
     three: ThreeNodes, quota: Callable[[str, float], None]
 ) -> None:
     quota("controller_mutation_rate", 1)
-    active = three.controller()
-    assert active is not None
+    active = three.wait_for_controller()
     topic = CreatableTopic(name="muted", num_partitions=12, replication_factor=1)
     with controller_client(three, active) as client:
         # Version 5 is not strict: the topic is created, and the client is throttled.
@@ -116,16 +115,23 @@ def test_a_client_that_changes_too_many_partitions_directly_is_muted(
 
 
 def test_only_the_active_controller_changes_metadata(three: ThreeNodes) -> None:
-    active = three.controller()
-    assert active is not None
     request = CreateTopicsRequest(
         topics=(CreatableTopic(name="direct", num_partitions=1, replication_factor=1),), validate_only=True
     )
-    for node_id in (1, 2, 3):
+
+    def error_at(node_id: int) -> ErrorCode:
         with controller_client(three, node_id) as client:
             [topic] = client.send_request(request, 7, CreateTopicsResponse).topics
-        expected = ErrorCode.NONE if node_id == active else ErrorCode.NOT_CONTROLLER
-        assert topic.error_code == expected
+        return ErrorCode(topic.error_code)
+
+    def check() -> None:
+        active = three.wait_for_controller()
+        errors = {node_id: error_at(node_id) for node_id in (1, 2, 3)}
+        expected = dict.fromkeys((1, 2, 3), ErrorCode.NOT_CONTROLLER) | {active: ErrorCode.NONE}
+        assert errors == expected
+
+    # An election between two of the requests changes the active controller.
+    wait_until_passes(check)
 
 
 def test_configs_are_described_by_controllers_too(three: ThreeNodes) -> None:
