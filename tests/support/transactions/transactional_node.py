@@ -13,6 +13,7 @@ from uuid import UUID
 from tests.support.configs import group_config
 from tests.support.groups.commits import commit_offsets
 from tests.support.groups.ports import group_ports
+from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
@@ -130,7 +131,12 @@ class TransactionalNode:
         )
         self.groups = self._group_service()
         offsets_log = TransactionalOffsetsLog(
-            manager, self._verification.verifier, self.fetches, self.clock, Compression.NONE
+            manager,
+            self._verification.verifier,
+            self.fetches,
+            HeldFlusher().flush,
+            self.clock,
+            Compression.NONE,
         )
         self.group_transactions = self.groups.transactions(offsets_log)
         self._markers = WriteTxnMarkersHandler(
@@ -155,6 +161,7 @@ class TransactionalNode:
             self.replicas.manager,
             lambda: self.replicas.image,
             self.fetches,
+            HeldFlusher().flush,
             self.clock,
             lease,
         )

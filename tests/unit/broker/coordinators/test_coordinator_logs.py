@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_pair import ReplicaPair
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
@@ -19,6 +20,7 @@ from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.record import read_records
 
@@ -34,7 +36,7 @@ async def pair() -> AsyncIterator[ReplicaPair]:
     await pair.fetchers.close()
 
 
-def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
+def log_of(pair: ReplicaPair, *, loads_committed: bool, flusher: HeldFlusher | None = None) -> TopicStateLog:
     topic = StateTopic(
         name=TRANSACTION_STATE_TOPIC,
         num_partitions=7,
@@ -44,7 +46,8 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
     leader = pair.leader
     lease = LeadershipLease(leader.clock, 9_000, leader.clock.monotonic_ms)
     fetches = Purgatory("Fetch", Timers(leader.clock.monotonic_ms))
-    return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, leader.clock, lease)
+    flush = (flusher or HeldFlusher()).flush
+    return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, flush, leader.clock, lease)
 
 
 async def values(log: TopicStateLog) -> list[bytes | None]:
@@ -73,6 +76,39 @@ async def test_an_append_is_committed_when_it_is_replicated(pair: ReplicaPair) -
     assert (appended.base_offset, committed.done()) == (0, False)
     pair.begin()
     await asyncio.wait_for(committed, TIMEOUT_S)
+
+
+def flush_every_record(pair: ReplicaPair) -> None:
+    record = ConfigRecord(
+        resource_type=2, resource_name=TRANSACTION_STATE_TOPIC, name="flush.messages", value="1"
+    )
+    pair.leader.replay(record)
+
+
+async def test_with_flush_messages_an_append_is_committed_when_the_leader_has_flushed_it_too(
+    pair: ReplicaPair,
+) -> None:
+    """Without that, a power failure of the leader after the response can lose a committed transaction."""
+    flush_every_record(pair)
+    flusher = HeldFlusher()
+    appended = log_of(pair, loads_committed=True, flusher=flusher).append(0, [(b"key", b"value")])
+    committed = asyncio.ensure_future(appended.committed)
+    pair.begin()
+    partition = pair.leader.manager.partition(PARTITION)
+    await eventually(lambda: partition.log.high_watermark == 1)
+    await loop_iterations(5)
+    assert not committed.done()
+    await flusher.finish()
+    await asyncio.wait_for(committed, TIMEOUT_S)
+
+
+async def test_an_append_that_cannot_be_flushed_has_failed(pair: ReplicaPair) -> None:
+    flush_every_record(pair)
+    flusher = HeldFlusher()
+    appended = log_of(pair, loads_committed=True, flusher=flusher).append(0, [(b"key", b"value")])
+    flusher.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has failed"))
+    with pytest.raises(KafkaError, match="the disk has failed"):
+        await asyncio.wait_for(asyncio.ensure_future(appended.committed), TIMEOUT_S)
 
 
 async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_committed(

@@ -12,7 +12,7 @@ from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
-from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.coordinators.coordinator_logs import Flush, StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.end_offsets import EndOffsets
@@ -58,6 +58,7 @@ class CoordinatorPorts:
     image: Callable[[], MetadataImage]
     current_config: Callable[[], BrokerConfig]
     fetch_purgatory: Purgatory
+    flush: Flush
     timers: Timer
     clock: Clock
     randomness: Randomness
@@ -140,7 +141,13 @@ class Coordinators:
     def _state_log(self, topic: StateTopic) -> TopicStateLog:
         ports = self._ports
         return TopicStateLog(
-            topic, ports.replicas, ports.image, ports.fetch_purgatory, ports.clock, ports.lease
+            topic,
+            ports.replicas,
+            ports.image,
+            ports.fetch_purgatory,
+            ports.flush,
+            ports.clock,
+            ports.lease,
         )
 
     def _create_share_coordinator(self, config: ShareCoordinatorConfig) -> ShareCoordinatorService:

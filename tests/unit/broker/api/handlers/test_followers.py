@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import cast
 
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.logs.partition_logs import batch
-from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.handled_cluster import (
     ME,
@@ -41,7 +40,6 @@ from tidelog.protocol.messages.produce import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.steps import run_steps
-from tidelog.storage.log.partition_log import PartitionLog
 
 # -- followers
 
@@ -183,23 +181,6 @@ def test_loss_of_leadership_completes_a_waiting_produce_with_the_new_leader() ->
     assert isinstance(response, ProduceResponse)
     (endpoint,) = response.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (SECOND, "host2", 9094)
-
-
-class HeldFlusher:
-    """A flusher whose flushes end when the test calls `finish`."""
-
-    def __init__(self) -> None:
-        self.flushes: list[asyncio.Future[None]] = []
-
-    def flush(self, log: PartitionLog) -> asyncio.Future[None]:
-        self.flushes.append(asyncio.get_running_loop().create_future())
-        return self.flushes[-1]
-
-    async def finish(self) -> None:
-        """Complete all flushes and let the waiting requests continue."""
-        for flush in self.flushes:
-            flush.set_result(None)
-        await loop_iterations(5)
 
 
 @pytest.mark.parametrize("leads_again", [False, True], ids=["follows", "leads again"])
