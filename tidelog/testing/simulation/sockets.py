@@ -7,6 +7,7 @@ but no descriptor of the machine.
 from __future__ import annotations
 
 import asyncio
+import errno
 import select
 import socket
 from collections import deque
@@ -58,6 +59,11 @@ class SimulatedSocket(socket.socket):
 
     def setsockopt(self, *arguments: Any) -> None:
         """Ignore the option."""
+
+    def getsockopt(self, *option: int) -> Any:
+        """Return the error number of the connection; SO_ERROR is the only option."""
+        assert option == (socket.SOL_SOCKET, socket.SO_ERROR), f"the option {option} is not simulated"
+        return errno.ECONNRESET if self.endpoint.is_reset else 0
 
     def getpeername(self) -> Address:
         """Return the address of the peer."""
