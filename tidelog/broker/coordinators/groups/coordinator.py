@@ -42,7 +42,7 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import (
     CoordinatorRecord,
     GroupMetadataRecord,
 )
-from tidelog.broker.coordinators.groups.records.offset_records import OffsetCommitRecord
+from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffsets, OffsetCommitRecord
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
@@ -148,6 +148,14 @@ class GroupCoordinator:
             self._replay_typed(record)
             if not self._is_loading:
                 self.rebalances.add(record)
+
+    def load_offsets(self, commits: CommittedOffsets, first_offset: Offset) -> None:
+        """Apply consecutive records of the log that commit offsets, from `first_offset` on, while loading."""
+        assert self._is_loading
+        group_id, topic, offsets, _ = commits
+        if group_id not in self._groups:
+            self._groups.create(group_id, None)
+        self._offsets.load(group_id, topic, offsets, first_offset)
 
     def _replay_typed(self, record: ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord) -> None:
         """Apply the record of a group whose partitions the coordinator assigns."""

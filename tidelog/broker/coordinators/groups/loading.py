@@ -2,18 +2,23 @@
 
 The end marker of a transaction applies or drops the offsets of that producer's transactional batches. Other
 control records do not concern groups.
+
+A log has far more commits of offsets than other records, because each partition of a commit is a record.
+Those of one commit are therefore decoded and applied together.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from uuid import UUID
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record
-from tidelog.broker.coordinators.shared.replay import replay_records
+from tidelog.broker.coordinators.groups.records.offset_records import decode_commits
+from tidelog.broker.coordinators.shared.replay import replay_parts, replay_record
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset
@@ -30,8 +35,33 @@ _COMMIT = 1
 def replay_batches(
     coordinator: GroupCoordinator, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay batches as `replay_records` does; a skipped record could reset consumers to older offsets."""
-    return replay_records(batches, partial(_replay, coordinator), with_control_batches=True)
+    """Replay batches as `replay_parts` does; a skipped record could reset consumers to older offsets."""
+    topic_ids: dict[bytes, UUID] = {}
+
+    def replay(header: BatchHeader, records: Sequence[Record]) -> None:
+        _replay_part(coordinator, header, records, topic_ids)
+
+    return replay_parts(batches, replay, with_control_batches=True)
+
+
+def _replay_part(
+    coordinator: GroupCoordinator,
+    header: BatchHeader,
+    records: Sequence[Record],
+    topic_ids: dict[bytes, UUID],
+) -> None:
+    """Replay records of one batch."""
+    replay_one = partial(_replay, coordinator)
+    has_plain_commits = not (header.is_control or header.is_transactional)
+    position = 0
+    while position < len(records):
+        commits = decode_commits(records, position, topic_ids) if has_plain_commits else None
+        if commits is None:
+            replay_record(header, records[position], replay_one)
+            position += 1
+        else:
+            coordinator.load_offsets(commits, records[position].offset)
+            position += commits.record_count
 
 
 def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:

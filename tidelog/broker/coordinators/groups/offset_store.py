@@ -12,7 +12,7 @@ passes the marker: before that, `committed` still has the offset from before the
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidelog.broker.coordinators.groups.records.offset_records import (
     CommittedOffset,
@@ -46,6 +46,13 @@ class OffsetTable:
             partitions = self._groups.setdefault(group_id, {}).setdefault(topic, {})
         self.size += partition not in partitions
         partitions[partition] = value
+
+    def put_all(self, group_id: str, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Set the offsets of partitions of one topic."""
+        partitions = self._groups.setdefault(group_id, {}).setdefault(topic, {})
+        before = len(partitions)
+        partitions.update(offsets)
+        self.size += len(partitions) - before
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._groups.get(group_id, {})
@@ -105,6 +112,17 @@ class OffsetStore:
             if key not in offsets:
                 self._unstable.setdefault(key.group_id, Counter())[key] += 1
             offsets[key] = value
+
+    def load(
+        self, group_id: str, topic: str, offsets: Mapping[int, CommittedOffset], first_offset: Offset
+    ) -> None:
+        """Apply commits outside of transactions, whose first record is at `first_offset`.
+
+        They are visible at once. Only while a partition is loaded: all that its log has counts as committed.
+        """
+        self.advance(first_offset)
+        self.latest.put_all(group_id, topic, offsets)
+        self.committed.put_all(group_id, topic, offsets)
 
     def end_transaction(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
         """Apply or drop the offsets of the transaction of `producer_id`, if it has any."""
