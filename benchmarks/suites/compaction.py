@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,8 @@ from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
+from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
+from tidelog.storage.compaction.segment_groups import SourceSegment
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
@@ -92,15 +94,30 @@ def _compaction_rate(log: PartitionLog) -> float:
     hasher = KeyHasher(os.urandom(SECRET_BYTES))
     offsets = OffsetMap.within(hasher, _MAP_BYTES, _LOAD_FACTOR, record_count_max=plan.task.dirty_count_max)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, _unpaced).fill()
-    cleaner = GroupCleaner(log.fs, plan.task, offsets, _unpaced)
-    for group in plan.groups(end_offset):
-        cleaner.clean(group)
-        log.replacement.begin(open_cleaned(log, group), plan.segments_of(group))
-        log.replacement.sync()
-        log.replacement.commit(_NOW_MS)
-        log.replacement.sync()
-        log.replacement.finish()
+    with ThreadPoolExecutor(1) as syncing:
+        cleaner = GroupCleaner(
+            log.fs,
+            plan.task,
+            offsets,
+            _unpaced,
+            lambda work: syncing.submit(work).result,
+        )
+        groups = plan.groups(end_offset)
+        for number, group in enumerate(groups):
+            cleaner.clean(group)
+            if number:
+                _replace(log, plan, groups[number - 1])
+        cleaner.sync()
+        _replace(log, plan, groups[-1])
     return size_bytes / (time.perf_counter() - began) / MEGA
+
+
+def _replace(log: PartitionLog, plan: CleaningPlan, group: Sequence[SourceSegment]) -> None:
+    log.replacement.begin(open_cleaned(log, group), plan.segments_of(group))
+    log.replacement.sync()
+    log.replacement.commit(_NOW_MS)
+    log.replacement.sync()
+    log.replacement.finish()
 
 
 def _unpaced(size_bytes: int) -> None:

@@ -7,6 +7,14 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.support.logs.compaction import latest_of, read_log
 from tests.support.waiting import wait_until
@@ -121,3 +129,23 @@ def test_groups_are_equal_after_their_compacted_offsets_are_loaded(
         (committed,) = again.committed([TopicPartition(topic, 0)], timeout=20)
         again.close()
         assert committed.offset == 300
+
+
+def test_a_topic_whose_policy_becomes_compact_does_not_wait_for_the_back_off() -> None:
+    with EmbeddedCluster(config=CONFIG | {"log.cleaner.backoff.ms": "3600000"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1)])["t"].result()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for number in range(10):
+            producer.produce("t", key=b"key", value=b"%d" % number)
+        producer.flush()
+
+        def is_sealed(node: BrokerNode) -> bool:
+            log = log_of(node, "t")
+            return log.durability.recovery_point == log.segments.active.base_offset == 10
+
+        wait_until(lambda: cluster.run(is_sealed))
+        entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result()
+        wait_until(lambda: cluster.run(lambda node: is_compacted(node, "t")))

@@ -31,7 +31,9 @@ class ThreadWorker:
     def __init__(self, fs: FileSystem, on_request: Callable[[str], None] = lambda kind: None) -> None:
         self._killed = Event()
         self._on_request = on_request
-        self._session = CleaningSession(fs, SystemClock(), random.Random(1), self._is_abandoned)
+        self._session = CleaningSession(
+            fs, SystemClock(), random.Random(1), self._is_abandoned, lambda work: work
+        )
         self.is_closed = False
 
     def _is_abandoned(self, timeout_ms: int) -> bool:
@@ -44,6 +46,9 @@ class ThreadWorker:
 
     def clean(self, first: int, end: int) -> WrittenBytes:
         return WrittenBytes(*self._request(["clean", first, end]))
+
+    def sync(self) -> None:
+        self._request(["sync"])
 
     def end_round(self) -> None:
         self._session.handle(_transfer(["end"]))

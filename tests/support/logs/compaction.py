@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from typing import TypeAlias
+
+import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
@@ -20,9 +26,13 @@ from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller, Pace
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
+from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
+from tidelog.storage.compaction.segment_groups import SourceSegment
 from tidelog.storage.log.partition_log import PartitionLog
-from tidelog.storage.segment.segment import LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+
+Interleave: TypeAlias = Callable[[Iterator[None]], AbstractContextManager[None]]
+"""Executes the steps of a replacement while another group is cleaned, which is the body of the context."""
 
 HASHER = KeyHasher(random.Random(1).randbytes(SECRET_BYTES))
 COMPACTED = log_config(cleanup_policy=("compact",), delete_retention_ms=1000)
@@ -84,6 +94,43 @@ class Round:
     bytes_written: int
 
 
+def synced_late(work: Callable[[], None]) -> Callable[[], None]:
+    """Sync a segment when the cleaner waits for it."""
+    return work
+
+
+@contextmanager
+def replaced_before(steps: Iterator[None]) -> Iterator[None]:
+    """Replace the segments of a group before the next one is cleaned."""
+    for _ in steps:
+        pass
+    yield
+
+
+def interleaved(disk: CrashFileSystem, first: int, patch: pytest.MonkeyPatch) -> Interleave:
+    """Execute one step of a replacement before each operation of the cleaner, from number `first` on."""
+
+    @contextmanager
+    def interleave(steps: Iterator[None]) -> Iterator[None]:
+        operation, operations, is_replacing = disk.operation, count(), False
+
+        def operation_after_step(text: str) -> AbstractContextManager[int]:
+            nonlocal is_replacing
+            if not is_replacing and next(operations) >= first:
+                is_replacing = True
+                next(steps, None)
+                is_replacing = False
+            return operation(text)
+
+        with patch.context() as patched:
+            patched.setattr(disk, "operation", operation_after_step)
+            yield
+        for _ in steps:
+            pass
+
+    return interleave
+
+
 def compact(
     log: PartitionLog,
     now_ms: int = NOW_MS,
@@ -91,30 +138,42 @@ def compact(
     key_count_max: int = 1000,
     io_buffer_bytes: int = 4096,
     pace: Pace = lambda size_bytes: None,
+    interleave: Interleave = replaced_before,
 ) -> Round:
-    """Run one round regardless of the dirty ratio; the log must have dirty records."""
+    """Run one round regardless of the dirty ratio, in the order of the log cleaner's rounds.
+
+    The log must have dirty records.
+    """
     cleanable = find_cleanable(log, now_ms)
     plan = run_steps(plan_cleaning(log, cleanable, now_ms, io_buffer_bytes))
     offsets = OffsetMap(HASHER, key_count_max, 2 * key_count_max)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, pace).fill()
-    cleaner = GroupCleaner(log.fs, plan.task, offsets, pace)
+    cleaner = GroupCleaner(log.fs, plan.task, offsets, pace, synced_late)
+    pending: deque[Iterator[None]] = deque()
     for group in plan.groups(end_offset):
-        cleaner.clean(group)
-        replace_segments(log, open_cleaned(log, group), plan.segments_of(group), now_ms)
+        pending.append(replacement_steps(log, plan, group, now_ms))
+        with interleave(pending.popleft() if len(pending) > 2 else iter(())):
+            cleaner.clean(group)
+    with interleave(pending.popleft() if len(pending) > 1 else iter(())):
+        cleaner.sync()
+    for _ in pending.popleft():
+        pass
     log.set_first_dirty_offset(end_offset)
     return Round(cleanable, end_offset, cleaner.bytes_read, cleaner.bytes_written)
 
 
-def replace_segments(
-    log: PartitionLog, cleaned: LogSegment, replaced: Sequence[LogSegment], now_ms: int
-) -> None:
-    """Replace segments at once, with the syncs that a cleaner does in a thread."""
+def replacement_steps(
+    log: PartitionLog, plan: CleaningPlan, group: Sequence[SourceSegment], now_ms: int
+) -> Iterator[None]:
+    """Replace the segments of a group; a cleaner executes every second step, a sync, in a thread."""
     replacement = log.replacement
-    replacement.begin(cleaned, replaced)
+    replacement.begin(open_cleaned(log, group), plan.segments_of(group))
     try:
         for step in (partial(replacement.commit, now_ms), replacement.finish):
+            yield
             with log.failures.storage_errors("compaction", is_final=True):
                 replacement.sync()
+            yield
             step()
     except (OSError, KafkaError):
         replacement.settle()

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +34,26 @@ from tidelog.storage.compaction.latest_records import LatestRecords
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.segment_groups import SourceSegment
 from tidelog.storage.compaction.task import CleaningTask
+from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.disk.log_files import CLEANED_SUFFIX, LOG_SUFFIX, file_name
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segment_files import remove_segment_files
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
+_OF_TRANSACTIONS: Final = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
 
 Pace: TypeAlias = Callable[[int], None]
 """Called often with the number of bytes that were read or written; may block, and raise to end the work."""
+
+Background: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
+"""Starts a function, and returns another one that waits for its end and raises its error."""
 
 
 def _windows(
     fs: FileSystem, task: CleaningTask, source: SourceSegment, start: int, pace: Pace
 ) -> Iterator[BatchWindow]:
+    """Yield the batches of a segment from the boundary `start` on."""
     path = f"{task.directory}/{file_name(source.base_offset, LOG_SUFFIX)}"
     with closing(fs.open_to_keep(path, create=False)) as file:
         for window in read_windows(file, start, max(WINDOW_BYTES, task.io_buffer_bytes)):
@@ -54,14 +61,17 @@ def _windows(
             yield window
 
 
-def _remove_cleaned_files(fs: FileSystem, directory: str) -> None:
+def _prepare_directory(fs: FileSystem, directory: str) -> None:
     """Unlink what an earlier round has left, or one of a deleted log with the same directory.
 
-    After a crash, such a file would mark complete .swap files as incomplete, and records would be lost.
+    After a crash, a .cleaned file marks the .swap files from its offset on as incomplete, and records would
+    be lost. Therefore also the result of an earlier round must be durable before a new .cleaned file exists.
+    Within a round, the .swap files have lower offsets.
     """
     for name in fs.listdir(directory):
         if name.endswith(CLEANED_SUFFIX):
             fs.unlink(f"{directory}/{name}")
+    fs.fsync_dir(directory)
 
 
 # -- the offset map
@@ -82,7 +92,7 @@ class OffsetMapFiller:
     def fill(self) -> Offset:
         """Return the end of what was added."""
         task, offsets = self._task, self._offsets
-        _remove_cleaned_files(self._fs, task.directory)
+        _prepare_directory(self._fs, task.directory)
         for source in task.sources:
             if source.end_offset > task.first_dirty_offset and not self._add_source(source):
                 return max(offsets.latest_offset + 1, task.first_dirty_offset)
@@ -104,7 +114,7 @@ class OffsetMapFiller:
         """Return which batches have records that are not of aborted transactions."""
         headers = window.headers
         has_keys: NDArray[np.bool_] = headers["record_count"] > 0
-        is_special = headers["attributes"] & (ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL) != 0
+        is_special = headers["attributes"] & _OF_TRANSACTIONS != 0
         for index in np.flatnonzero(is_special).tolist():
             header = window.header(index)
             if header.is_control:
@@ -140,30 +150,48 @@ class OffsetMapFiller:
 # -- cleaned segments
 
 
-class GroupCleaner:
-    """Writes the groups of one round, in order, and counts the bytes."""
+class _Unsynced(NamedTuple):
+    """A segment that is being made durable."""
 
-    def __init__(self, fs: FileSystem, task: CleaningTask, offsets: OffsetMap, pace: Pace) -> None:
+    segment: LogSegment
+    wait: Callable[[], None]
+
+
+class GroupCleaner:
+    """Writes the groups of one round, in order, and counts the bytes.
+
+    A group is made durable while the next one is written.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        task: CleaningTask,
+        offsets: OffsetMap,
+        pace: Pace,
+        background: Background,
+    ) -> None:
         self._fs = fs
         self._task = task
         self._transactions = CleanedTransactions(task.aborted)
         self._latest = LatestRecords(offsets, task.first_dirty_offset)
         self._pace = pace
+        self._background = background
+        self._unsynced: _Unsynced | None = None
         self.bytes_read = 0
         self.bytes_written = 0
 
     def clean(self, group: Sequence[SourceSegment]) -> None:
-        """Write the cleaned segment of a group: durable, sealed, its files end in `.cleaned`."""
-        fs, directory, base_offset = self._fs, self._task.directory, group[0].base_offset
-        # The result of an earlier round must be durable before a .cleaned file exists in the directory: it
-        # marks every later .swap file as incomplete.
-        fs.fsync_dir(directory)
-        remove_segment_files(fs, directory, base_offset, CLEANED_SUFFIX)
+        """Write the cleaned segment of a group: sealed, its files end in `.cleaned`.
+
+        When this returns, the segments of all earlier groups are durable; `sync` waits for the last one.
+        """
+        base_offset = group[0].base_offset
         cleaned: LogSegment | None = None
         try:
             cleaned = LogSegment(
-                fs,
-                directory,
+                self._fs,
+                self._task.directory,
                 base_offset,
                 self._task.config,
                 group[-1].created_ms,
@@ -173,15 +201,43 @@ class GroupCleaner:
             cleaned.files.open_for_appending()
             self._fill(cleaned, group)
             cleaned.seal()
-            cleaned.files.sync()
-            cleaned.files.close()
-            fs.fsync_dir(directory)
+            self.sync()
+            self._unsynced = _Unsynced(cleaned, self._background(partial(self._make_durable, cleaned)))
         except BaseException:
             if cleaned is not None:
                 cleaned.files.close()
-            with suppress(OSError):
-                remove_segment_files(fs, directory, base_offset, CLEANED_SUFFIX)
+            self._remove_files(base_offset)
+            self._discard_unsynced()
             raise
+
+    def sync(self) -> None:
+        """Wait until the segments of all groups are durable."""
+        unsynced, self._unsynced = self._unsynced, None
+        if unsynced is None:
+            return
+        try:
+            unsynced.wait()
+        except BaseException:
+            self._remove_files(unsynced.segment.base_offset)
+            raise
+
+    def _make_durable(self, cleaned: LogSegment) -> None:
+        try:
+            cleaned.files.sync()
+        finally:
+            cleaned.files.close()
+        self._fs.fsync_dir(self._task.directory)
+
+    def _discard_unsynced(self) -> None:
+        if self._unsynced is not None:
+            base_offset = self._unsynced.segment.base_offset
+            with suppress(OSError, StorageFailure):
+                self.sync()
+            self._remove_files(base_offset)
+
+    def _remove_files(self, base_offset: Offset) -> None:
+        with suppress(OSError):
+            remove_segment_files(self._fs, self._task.directory, base_offset, CLEANED_SUFFIX)
 
     def _fill(self, cleaned: LogSegment, group: Sequence[SourceSegment]) -> None:
         task = self._task

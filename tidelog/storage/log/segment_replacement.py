@@ -2,7 +2,7 @@
 
     .cleaned -> .swap       durable: from here on the cleaned segment is valid, and a start completes the rest
     old -> .deleted         durable: no old file may exist together with new ones under a segment's name
-    .swap -> final names    durable before the next cleaning of the log begins
+    .swap -> final names    durable before the next replacement of the log is committed
 
 Readers that have a position in an old segment's file keep that file open, so nothing is closed here.
 

@@ -23,7 +23,7 @@ class SimulatedCleaningWorker:
 
     def __init__(self, fs: FileSystem, clock: Clock, randomness: Randomness) -> None:
         self.is_running = True
-        self._session = CleaningSession(fs, clock, randomness, lambda timeout_ms: False)
+        self._session = CleaningSession(fs, clock, randomness, lambda timeout_ms: False, lambda work: work)
 
     def fill(self, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
         """Begin a round and fill its offset map."""
@@ -32,6 +32,10 @@ class SimulatedCleaningWorker:
     def clean(self, first: int, end: int) -> WrittenBytes:
         """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive)."""
         return WrittenBytes(*self._request([["clean", first, end]]))
+
+    def sync(self) -> None:
+        """Make the files of the last `clean` durable."""
+        self._request([["sync"]])
 
     def end_round(self) -> None:
         """Release the memory of the round."""

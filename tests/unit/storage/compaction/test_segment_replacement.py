@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
-from tests.support.disks.crash_points import crash_points
+from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.compaction import (
     COMPACTED,
     HASHER,
     append_keyed,
     compact,
+    interleaved,
     keyed_batch,
     latest_of,
     read_log,
     roll,
+    synced_late,
 )
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import DIRECTORY, append_marker, open_log
@@ -74,20 +76,49 @@ def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> Non
     crash_point_count = 0
     for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12)), skips_repeated=True):
         crash_point_count += 1
-        log = open_log(point.disk, CONFIG, recovery_point=9)
-        log.advance_high_watermark(log.log_end_offset)
-        assert log.log_end_offset == 10, point
-        assert log.log_start_offset == 0, point
-        assert latest_of(read_log(log, committed=True)) == EXPECTED, point
-        assert log.producers.producers[5].last_sequence == 0, point
-        assert log.producers.producers[6].last_sequence == 0, point
-        names = point.disk.listdir(DIRECTORY)
-        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], point
-        check_log(log)
-        compact(log)
-        assert latest_of(read_log(log, committed=True)) == EXPECTED, point
-        log.close(clean=False)
+        check_recovery(point)
     assert crash_point_count > 200
+
+
+def check_recovery(point: CrashPoint) -> None:
+    """Open the log after a crash: it has all latest records, and can be compacted."""
+    log = open_log(point.disk, CONFIG, recovery_point=9)
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.log_end_offset == 10, point
+    assert log.log_start_offset == 0, point
+    assert latest_of(read_log(log, committed=True)) == EXPECTED, point
+    assert log.producers.producers[5].last_sequence == 0, point
+    assert log.producers.producers[6].last_sequence == 0, point
+    names = point.disk.listdir(DIRECTORY)
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], point
+    check_log(log)
+    compact(log)
+    assert latest_of(read_log(log, committed=True)) == EXPECTED, point
+    log.close(clean=False)
+
+
+@pytest.mark.parametrize("first", [0, 4, 8, 100])
+def test_no_crash_loses_a_record_while_a_group_is_replaced_and_the_next_ones_are_written(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(CONFIG, segment_bytes=100)  # each segment is replaced by one
+
+    def prepare(disk: CrashFileSystem) -> None:
+        fill(disk).close(clean=True)
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, config, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        compact(log, interleave=interleaved(disk, first, monkeypatch))
+        assert log.segments.base_offsets == [0, 3, 6, 9]
+
+    crash_point_count = overlap_count = 0
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(4)), skips_repeated=True):
+        crash_point_count += 1
+        suffixes = {name.rpartition(".")[2] for name in point.disk.listdir(DIRECTORY)}
+        overlap_count += {"cleaned", "swap"} <= suffixes
+        check_recovery(point)
+    assert crash_point_count > 150 and overlap_count > 20
 
 
 def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
@@ -228,7 +259,9 @@ def begin(log: PartitionLog, *, commits: bool) -> list[LogSegment]:
     offsets = OffsetMap(HASHER, 100, 200)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, lambda size_bytes: None).fill()
     [group] = plan.groups(end_offset)
-    GroupCleaner(log.fs, plan.task, offsets, lambda size_bytes: None).clean(group)
+    cleaner = GroupCleaner(log.fs, plan.task, offsets, lambda size_bytes: None, synced_late)
+    cleaner.clean(group)
+    cleaner.sync()
     replaced = plan.segments_of(group)
     log.replacement.begin(open_cleaned(log, group), replaced)
     if commits:

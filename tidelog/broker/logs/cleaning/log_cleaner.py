@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError, WorkerOutOfMemory
+from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerOutOfMemory
 from tidelog.broker.logs.cleaning.round import CleaningAborted, CleaningRound, CleaningStats
 from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerDied
 from tidelog.broker.logs.cleaning.worker_slot import WorkerSlot
@@ -104,6 +104,10 @@ class LogCleaner:
         while len(self._cleaners) < thread_count:
             number = len(self._cleaners)
             self._cleaners.append(loop.create_task(self._work(number), name=f"log-cleaner-{number}"))
+        self._wake_event.set()
+
+    def search_now(self) -> None:
+        """End the back-off of the cleaners, because a changed config may make a log dirty."""
         self._wake_event.set()
 
     async def close(self) -> None:
@@ -200,8 +204,7 @@ class LogCleaner:
             self._on_worker_lost(log, error, slot.backoff_ms)
             return False
         except Exception as error:
-            if isinstance(error, WorkerError):
-                await slot.stop()  # its state is unknown
+            await slot.stop()  # its state is unknown
             if self._is_in_use(log):
                 self._on_failed(log, error)
             return False

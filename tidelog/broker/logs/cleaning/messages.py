@@ -11,7 +11,9 @@ interpreter for long.
 | fill | node | fill the offset map |
 | filled | worker | the end offset of the round, and the utilization of the map |
 | clean | node | write a cleaned segment from the sources with these numbers (the end is exclusive) |
-| cleaned | worker | the bytes read and the bytes written |
+| cleaned | worker | the bytes read and the bytes written; all segments before this one are durable |
+| sync | node | make the last segment durable |
+| synced | worker | |
 | end | node | the round has ended; release its memory |
 | failed | worker | the error that ended the round |
 """

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
@@ -54,7 +56,7 @@ class CleaningRound:
 
     `is_in_use` returns whether the log is a log of this node, `is_wanted` whether it may also be compacted.
     Errors of `run`: CleaningAborted; OSError and KafkaError of the disk; CorruptFile, DecodeError;
-    WorkerDied, WorkerError. The worker must be stopped after CleaningAborted and WorkerDied.
+    WorkerDied, WorkerError. The worker must be stopped after an error.
     """
 
     def __init__(
@@ -83,10 +85,7 @@ class CleaningRound:
         end_offset, utilization = await self._in_worker(
             lambda: worker.fill(task, limits), lambda: self._is_valid(plan, plan.segments)
         )
-        written, first = WrittenBytes(0, 0), 0
-        for group in plan.groups(end_offset):
-            written = await self._replace(plan, group, first)
-            first += len(group)
+        written = await self._replace_all(plan, plan.groups(end_offset))
         await self._in_thread(worker.end_round)
         await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
         if not self._is_valid(plan, []):
@@ -120,31 +119,57 @@ class CleaningRound:
             return False
         return all(self._log.segments.floor(segment.base_offset) is segment for segment in segments)
 
-    async def _replace(self, plan: CleaningPlan, group: Sequence[SourceSegment], first: int) -> WrittenBytes:
-        """Let the worker clean the sources from number `first` on, and replace their segments."""
+    async def _replace_all(
+        self, plan: CleaningPlan, groups: Sequence[Sequence[SourceSegment]]
+    ) -> WrittenBytes:
+        """Let the worker clean one group after the other, and replace their segments.
+
+        While the worker writes the files of a group, those of the group before become durable, and the
+        segments of the second group before are replaced.
+        """
+        worker, written, first = self._worker, WrittenBytes(0, 0), 0
+        pending: deque[Sequence[SourceSegment]] = deque(maxlen=3)
+
+        def is_valid() -> bool:
+            return self._is_valid(plan, plan.segments_of(pending[-1]))
+
+        async def execute(request: Callable[[], T], unsynced_count: int) -> T:
+            """Execute a request; meanwhile replace the segments of a group before the unsynced ones."""
+            running = self._in_worker(request, is_valid)
+            return await (_both(running, replace()) if len(pending) > unsynced_count else running)
+
+        async def replace() -> None:
+            await self._replace(plan, pending[0])
+            pending.popleft()
+
+        try:
+            for group in groups:
+                pending.append(group)
+                written = await execute(partial(worker.clean, first, first + len(group)), 2)
+                first += len(group)
+            await execute(worker.sync, 1)
+            await replace()
+        except BaseException:
+            # The directory of a deleted partition may belong to a new one.
+            if self._is_in_use():
+                await self._in_thread(lambda: self._remove_cleaned(pending))
+            raise
+        return written
+
+    async def _replace(self, plan: CleaningPlan, group: Sequence[SourceSegment]) -> None:
+        """Replace the segments of a group by the cleaned one, which is durable.
+
+        The fsyncs run in a thread, because they take long.
+        """
         log, segments = self._log, plan.segments_of(group)
 
         def is_valid() -> bool:
             return self._is_valid(plan, segments)
 
-        try:
-            written = await self._in_worker(lambda: self._worker.clean(first, first + len(group)), is_valid)
-            cleaned = await self._in_thread(lambda: open_cleaned(log, group))
-            if not is_valid():
-                raise CleaningAborted
-        except BaseException:
-            # The directory of a deleted partition may belong to a new one.
-            if self._is_in_use():
-                await self._in_thread(lambda: self._remove_cleaned(group))
-            raise
-        await self._swap(cleaned, segments, is_valid)
-        return written
-
-    async def _swap(
-        self, cleaned: LogSegment, segments: Sequence[LogSegment], is_valid: Callable[[], bool]
-    ) -> None:
-        """Replace segments by the cleaned one; the fsyncs run in a thread, because they take long."""
-        failures, replacement = self._log.failures, self._log.replacement
+        cleaned = await self._in_thread(lambda: open_cleaned(log, group))
+        if not is_valid():
+            raise CleaningAborted
+        failures, replacement = log.failures, log.replacement
         replacement.begin(cleaned, segments)
         try:
             with failures.storage_errors("compaction", is_final=True):
@@ -157,9 +182,10 @@ class CleaningRound:
         finally:
             replacement.settle()
 
-    def _remove_cleaned(self, group: Sequence[SourceSegment]) -> None:
-        with suppress(OSError):
-            remove_segment_files(self._log.fs, self._log.directory, group[0].base_offset, CLEANED_SUFFIX)
+    def _remove_cleaned(self, groups: Iterable[Sequence[SourceSegment]]) -> None:
+        for group in groups:
+            with suppress(OSError):
+                remove_segment_files(self._log.fs, self._log.directory, group[0].base_offset, CLEANED_SUFFIX)
 
     async def _in_worker(self, work: Callable[[], T], is_valid: Callable[[], bool]) -> T:
         """Return the result of a request to the worker, which is killed if the plan becomes invalid.
@@ -187,3 +213,13 @@ class CleaningRound:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
+
+
+async def _both(first: Awaitable[T], second: Awaitable[None]) -> T:
+    """Return the result of the first. Errors: those of either, after both have ended."""
+    result, nothing = await asyncio.gather(first, second, return_exceptions=True)
+    if isinstance(nothing, BaseException):
+        raise nothing
+    if isinstance(result, BaseException):
+        raise result
+    return result

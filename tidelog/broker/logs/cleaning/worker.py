@@ -18,13 +18,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Final
 
 from tidelog.base.allocator import keep_freed_memory
 from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.broker.logs.cleaning.messages import Message, ReceivedTask, failed_message, receive, send
-from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
+from tidelog.storage.compaction.cleaning import Background, GroupCleaner, OffsetMapFiller
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.segment_groups import SourceSegment
@@ -76,11 +77,13 @@ class CleaningSession:
         clock: Clock,
         randomness: Randomness,
         is_abandoned: Callable[[int], bool],
+        background: Background,
     ) -> None:
         self._fs = fs
         self._clock = clock
         self._randomness = randomness
         self._is_abandoned = is_abandoned
+        self._background = background
         self._received: ReceivedTask | None = None
         self._cleaner: GroupCleaner | None = None
         self._sources: Sequence[SourceSegment] = ()
@@ -97,6 +100,9 @@ class CleaningSession:
                 return self._fill()
             elif kind == "clean":
                 return self._clean(*values)
+            elif kind == "sync":
+                self._started_cleaner().sync()
+                return ["synced"]
             else:
                 assert self._received is not None, f"a message {kind} before a round"
                 self._received.add(kind, *values)
@@ -119,14 +125,17 @@ class CleaningSession:
         )
         end_offset = OffsetMapFiller(self._fs, task, offsets, pace).fill()
         self._sources = task.sources
-        self._cleaner = GroupCleaner(self._fs, task, offsets, pace)
+        self._cleaner = GroupCleaner(self._fs, task, offsets, pace, self._background)
         return ["filled", end_offset, offsets.utilization]
 
     def _clean(self, first: int, end: int) -> Message:
-        cleaner = self._cleaner
-        assert cleaner is not None, "the offset map is not filled"
+        cleaner = self._started_cleaner()
         cleaner.clean(self._sources[first:end])
         return ["cleaned", cleaner.bytes_read, cleaner.bytes_written]
+
+    def _started_cleaner(self) -> GroupCleaner:
+        assert self._cleaner is not None, "the offset map is not filled"
+        return self._cleaner
 
 
 def main() -> None:
@@ -139,7 +148,14 @@ def main() -> None:
     replies = os.fdopen(os.dup(_OWN_STDOUT), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), _OWN_STDOUT)
     requests = sys.stdin.buffer
-    session = CleaningSession(OsFileSystem(), SYSTEM_CLOCK, SYSTEM_RANDOMNESS, _Hangup(requests).is_seen)
+    syncing = ThreadPoolExecutor(1, thread_name_prefix="sync")
+    session = CleaningSession(
+        OsFileSystem(),
+        SYSTEM_CLOCK,
+        SYSTEM_RANDOMNESS,
+        _Hangup(requests).is_seen,
+        lambda work: syncing.submit(work).result,
+    )
     # The collector would search the tuples of thousands of batches again and again, which takes a third of
     # the time if batches are small. There are no cycles in what a round creates, except for its errors.
     gc.disable()

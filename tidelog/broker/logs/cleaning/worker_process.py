@@ -48,14 +48,21 @@ class WrittenBytes(NamedTuple):
 
 
 class CleaningWorker(Protocol):
-    """Executes rounds, one at a time. Errors of `fill` and `clean`: WorkerDied, and those of the cleaning."""
+    """Executes rounds, one at a time. Errors of requests: WorkerDied, and those of the cleaning."""
 
     def fill(self, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
         """Begin a round and fill its offset map."""
         ...
 
     def clean(self, first: int, end: int) -> WrittenBytes:
-        """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive)."""
+        """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive).
+
+        The files of the call before are durable when this returns.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make the files of the last `clean` durable."""
         ...
 
     def end_round(self) -> None:
@@ -110,6 +117,10 @@ class WorkerProcess:
     def clean(self, first: int, end: int) -> WrittenBytes:
         """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive)."""
         return WrittenBytes(*self._request([["clean", first, end]]))
+
+    def sync(self) -> None:
+        """Make the files of the last `clean` durable."""
+        self._request([["sync"]])
 
     def end_round(self) -> None:
         """Release the memory of the round."""

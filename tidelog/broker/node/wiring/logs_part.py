@@ -21,7 +21,7 @@ from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.directories.log_manager import LogManager
@@ -142,8 +142,12 @@ class LogsPart:
 
     def _apply_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
         # The quorum stops after the logs. Nothing may be written after the clean-shutdown marker.
-        if not self._is_closed:
-            self.replicas.apply(delta, image, self._clock.wall_ms())
+        if self._is_closed:
+            return
+        self.replicas.apply(delta, image, self._clock.wall_ms())
+        existing = delta.base.topics_by_name  # the logs of new topics are empty
+        if any(kind == ResourceType.TOPIC and name in existing for kind, name in delta.changed_configs):
+            self.cleaner.search_now()
 
     def _apply_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply changed dynamic configs of this broker, before the partitions are updated."""

@@ -266,6 +266,100 @@ async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_lin
     assert not caplog.records
 
 
+OVERLAPPING = ["fill", "clean", "clean", "clean", "sync"]
+"""The requests for a log of three segments, if each becomes one. Those from the third `clean` on overlap."""
+
+
+@pytest.fixture(params=[4, 5])
+async def overlapped(request: pytest.FixtureRequest, fixture: LogCleanerFixture) -> PartitionLog:
+    """Return a log, the first segments of which are replaced while a later request is held."""
+    log = fixture.log("t", segment_bytes=200)
+    fixture.requests.held_at = request.param
+    fixture.cleaner.start()
+    first = log.segments.first
+    await eventually(lambda: fixture.requests.kinds == OVERLAPPING[: request.param])
+    await eventually(lambda: log.segments.first is not first)
+    return log
+
+
+async def test_a_truncation_while_groups_overlap_discards_those_that_are_not_replaced(
+    fixture: LogCleanerFixture, overlapped: PartitionLog
+) -> None:
+    overlapped.truncate_to(5, below_high_watermark=True)
+    fixture.write(overlapped, 1)
+    fixture.requests.free.set()
+    await eventually(lambda: is_compacted(overlapped))
+    assert latest_of(read_log(overlapped)) == {b"a": (4, b"0"), b"b": (5, b"x" * 100)}
+    assert not fixture.leftover_files(overlapped)
+    assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
+
+
+async def test_retention_while_groups_overlap_discards_those_that_are_not_replaced(
+    fixture: LogCleanerFixture, overlapped: PartitionLog
+) -> None:
+    overlapped.update_config(replace(overlapped.config, cleanup_policy=("compact", "delete")))
+    overlapped.advance_log_start_offset(5)
+    overlapped.retention.apply(0)
+    fixture.requests.free.set()
+    await eventually(lambda: overlapped.first_dirty_offset == 6)
+    assert latest_of(read_log(overlapped)) == {b"b": (5, b"x" * 100)}
+    assert not fixture.leftover_files(overlapped)
+    assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
+
+
+async def test_the_deletion_of_a_partition_while_groups_overlap_leaves_no_file(
+    fixture: LogCleanerFixture, overlapped: PartitionLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    directory = overlapped.directory
+    delete_logs(fixture.logs, [overlapped.topic_partition], 0)
+    fixture.requests.free.set()
+    await eventually(lambda: not fixture.cleaner._in_progress)
+    assert not fixture.disk.exists(directory)
+    assert len(fixture.logs.directories.online) == 2 and not fixture.cleaner.uncleanable
+    assert not caplog.records
+
+
+async def test_the_death_of_a_worker_while_groups_overlap_loses_only_those_that_are_not_replaced(
+    fixture: LogCleanerFixture, overlapped: PartitionLog
+) -> None:
+    fixture.workers[0].kill()
+    fixture.requests.free.set()
+    await eventually(lambda: fixture.workers[0].is_closed)
+    assert not fixture.leftover_files(overlapped)
+    await eventually(lambda: is_compacted(overlapped))
+    assert len(fixture.workers) == 2
+
+
+async def test_a_failed_replacement_ends_the_round_and_its_worker(
+    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = fixture.log("t", segment_bytes=200)
+    shortages = [OSError(errno.EMFILE, "Too many open files")]
+
+    def open_or_fail(log: PartitionLog, group: Sequence[SourceSegment]) -> LogSegment:
+        if shortages:
+            raise shortages.pop()
+        return open_cleaned(log, group)
+
+    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.open_cleaned", open_or_fail)
+    fixture.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    assert [worker.is_closed for worker in fixture.workers] == [True, False]
+    assert not fixture.cleaner.uncleanable and not fixture.leftover_files(log)
+
+
+async def test_a_search_is_requested_during_a_long_back_off(fixture: LogCleanerFixture) -> None:
+    fixture.values["log.cleaner.backoff.ms"] = "3600000"
+    log = fixture.log("t", cleanup_policy=("delete",))
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.cleaner.idle_ms > 20)
+    assert not fixture.requests.kinds
+    log.update_config(replace(log.config, cleanup_policy=("compact",)))
+    fixture.cleaner.search_now()
+    await eventually(lambda: is_compacted(log))
+
+
 async def test_a_stop_ends_a_compaction_in_progress(fixture: LogCleanerFixture) -> None:
     log = fixture.log("t", rounds=200)
     fixture.values["log.cleaner.io.max.bytes.per.second"] = "2000"

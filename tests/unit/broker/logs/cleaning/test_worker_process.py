@@ -15,7 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
-from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, replace_segments, roll
+from tests.support.logs.compaction import (
+    COMPACTED,
+    append_keyed,
+    latest_of,
+    read_log,
+    replacement_steps,
+    roll,
+)
 from tests.support.logs.partition_logs import open_log
 from tests.support.waiting import wait_until
 from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
@@ -23,7 +30,7 @@ from tidelog.broker.logs.cleaning.worker import WorkerPace
 from tidelog.broker.logs.cleaning.worker_process import WorkerDied, WorkerProcess
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
-from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
+from tidelog.storage.compaction.plan import CleaningPlan, plan_cleaning
 from tidelog.storage.disk.errors import CorruptFile
 from tidelog.storage.disk.os_files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
@@ -74,11 +81,15 @@ def test_a_worker_compacts_a_log_on_a_real_disk(log: PartitionLog, worker: Worke
         filled = worker.fill(plan.task, LIMITS)
         assert filled.end_offset == log.log_end_offset
         first = 0
-        for group in plan.groups(filled.end_offset):
+        groups = plan.groups(filled.end_offset)
+        for group in groups:
             written = worker.clean(first, first + len(group))
             first += len(group)
             assert written.bytes_read >= written.bytes_written > 0
-            replace_segments(log, open_cleaned(log, group), plan.segments_of(group), NOW_MS)
+        worker.sync()
+        for group in groups:
+            for _ in replacement_steps(log, plan, group, NOW_MS):
+                pass
         records = read_log(log)
         assert {record.key: (record.offset, record.value) for record in records} == expected
         assert len(records) == len(expected)
