@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,6 +35,7 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages import share_acknowledge, share_fetch
 from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from tidelog.protocol.steps import Steps
 
 CONFIG = ShareDeliveryConfig(
     group_share_max_share_sessions=4,
@@ -179,6 +181,14 @@ class ShareBroker:
         self, epoch: int, *acknowledged: Acknowledged, member: str = "m", is_renewal: bool = False
     ) -> share_acknowledge.PartitionData:
         """Send a ShareAcknowledge for partition 0 and return its result."""
+        steps = self.acknowledge_steps(epoch, *acknowledged, member=member, is_renewal=is_renewal)
+        response: ShareAcknowledgeResponse = await (await self.slices.complete(steps))
+        return response.responses[0].partitions[0]
+
+    def acknowledge_steps(
+        self, epoch: int, *acknowledged: Acknowledged, member: str = "m", is_renewal: bool = False
+    ) -> Steps[asyncio.Future[ShareAcknowledgeResponse]]:
+        """Return the steps that serve a ShareAcknowledge for partition 0."""
         batches = tuple(
             share_acknowledge.AcknowledgementBatch(
                 first_offset=first, last_offset=last, acknowledge_types=tuple(types)
@@ -195,10 +205,7 @@ class ShareBroker:
         )
         header = FakeRequest(message, 2).header
         context = RequestContext(header, "PLAINTEXT", "test:1", "User:alice", 0, self.client)
-        response: ShareAcknowledgeResponse = await (
-            await self.slices.complete(self.acknowledge_handler.handle(context, message))
-        )
-        return response.responses[0].partitions[0]
+        return self.acknowledge_handler.handle(context, message)
 
     def pass_ms(self, delay_ms: int) -> None:
         """Let time pass, with its timers."""

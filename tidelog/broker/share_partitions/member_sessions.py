@@ -10,7 +10,8 @@ Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.share_partitions.registry import SharePartitions
@@ -59,6 +60,19 @@ class MemberSessions:
             client.when_disconnected(lambda: self._on_disconnected(client))
         self._members_of[client].add(member)
         return session
+
+    @contextmanager
+    def ending_on_failure(self, session: ShareSession, *, is_last: bool) -> Iterator[None]:
+        """End a session if its last request fails, or if its connection ends while it is served.
+
+        Kafka, too, ends the session independently of the result of its last request.
+        """
+        try:
+            yield
+        except BaseException:
+            if is_last:
+                self.end(session)
+            raise
 
     def release_if_ended(self, session: ShareSession) -> None:
         """Release the records that a member has acquired while its session ended."""

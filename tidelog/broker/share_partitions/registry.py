@@ -157,7 +157,8 @@ class SharePartitions:
         self.counters = ShareCounters()
         self._by_key: dict[SharePartitionKey, HostedSharePartition] = {}
         self._keys: defaultdict[TopicPartition, set[SharePartitionKey]] = defaultdict(set)
-        self._keys_of_groups: defaultdict[str, set[SharePartitionKey]] = defaultdict(set)
+        self._of_groups: defaultdict[str, dict[SharePartitionKey, HostedSharePartition]] = defaultdict(dict)
+        """By group; the values are iterated without a hash of each key, which takes longer than the rest."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -218,7 +219,7 @@ class SharePartitions:
         hosted = locks.hosted = HostedSharePartition(partition, delivery, writer)
         self._by_key[key] = hosted
         self._keys[partition.topic_partition].add(key)
-        self._keys_of_groups[key.group_id].add(key)
+        self._of_groups[key.group_id][key] = hosted
         return hosted
 
     async def _load(self, hosted: HostedSharePartition) -> None:
@@ -276,9 +277,10 @@ class SharePartitions:
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """Release the records that a member of a group has acquired in any share partition of this node."""
-        for key in list(self._keys_of_groups.get(group_id, ())):
-            hosted = self._by_key[key]
-            hosted.writer.store(hosted.delivery.release(member_id))
+        for hosted in list(self._of_groups.get(group_id, {}).values()):
+            change = hosted.delivery.release(member_id)
+            if change:
+                hosted.writer.store(change)
 
     def expire(self, hosted: HostedSharePartition, lock: AcquisitionLock) -> None:
         """Make the records of an expired lock available."""
@@ -322,8 +324,7 @@ class SharePartitions:
 
         Those with changes that are not stored yet are dropped afterwards, unless a member fetches them first.
         """
-        for key in list(self._keys_of_groups.get(group_id, ())):
-            hosted = self._by_key[key]
+        for hosted in list(self._of_groups.get(group_id, {}).values()):
             hosted.is_unused = True
             self._drop_if_unused(hosted)
 
@@ -345,7 +346,10 @@ class SharePartitions:
             return
         del self._by_key[key]
         _remove_key(self._keys, hosted.partition.topic_partition, key)
-        _remove_key(self._keys_of_groups, key.group_id, key)
+        of_group = self._of_groups[key.group_id]
+        del of_group[key]
+        if not of_group:
+            del self._of_groups[key.group_id]
         hosted.error = error
         hosted.delivery.fence()
         self.wake(hosted)

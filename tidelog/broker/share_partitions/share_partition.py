@@ -252,6 +252,8 @@ class SharePartition:
         The last delivery of the records does not count: the member may not have received them.
         """
         change = StateChange()
+        if not self._ranges.record_count:
+            return change
         for one in self._ranges.all():
             if one.state is RecordState.ACQUIRED and one.change is None and one.member_id == member_id:
                 self._ranges.begin_change(one, change, RecordState.AVAILABLE, one.delivery_count - 1)

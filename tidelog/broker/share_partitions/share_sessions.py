@@ -54,7 +54,7 @@ class ShareSession:
     """The epoch of the next request."""
     partitions: dict[TopicIdAndIndex, bool] = field(default_factory=dict)
     is_last_request_received: bool = False
-    """Whether the session ends after a request that is being served."""
+    """Whether a request is being served after which the session ends, also if it fails."""
 
     def must_send(self, partition: TopicIdAndIndex, *, has_records: bool, has_error: bool) -> bool:
         """Return whether a response must contain the result of a partition, and record it as sent.

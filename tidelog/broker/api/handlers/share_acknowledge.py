@@ -81,11 +81,13 @@ class ShareAcknowledgeHandler:
             for partition in topic.partitions
         }
         rules = RenewalRules(context.header.api_version >= FIRST_VERSION_WITH_RENEWAL, request.is_renew_ack)
-        results = yield from self._acknowledger.acknowledge(context, member, requested, rules)
+        is_last = request.share_session_epoch == FINAL_EPOCH
+        with self._sessions.ending_on_failure(session, is_last=is_last):
+            results = yield from self._acknowledger.acknowledge(context, member, requested, rules)
         response: asyncio.Future[ShareAcknowledgeResponse] = asyncio.get_running_loop().create_future()
 
         def on_stored(stored: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
-            if request.share_session_epoch == FINAL_EPOCH:
+            if is_last:
                 self._sessions.end(session)
             if not response.done():
                 response.set_result(self._response(context, member, stored))

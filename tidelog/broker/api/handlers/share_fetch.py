@@ -174,9 +174,10 @@ class ShareFetchHandler:
             if each.acknowledgement_batches
         }
         if requested:
-            fetch.acknowledged = yield from self._parts.acknowledger.acknowledge(
-                request, member, requested, rules
-            )
+            with self._parts.sessions.ending_on_failure(session, is_last=fetch.is_last):
+                fetch.acknowledged = yield from self._parts.acknowledger.acknowledge(
+                    request, member, requested, rules
+                )
         limits = self._limits(request, message, member)
         if message.is_renew_ack or fetch.is_last or not limits.max_records or not limits.max_bytes:
             self._complete(fetch)

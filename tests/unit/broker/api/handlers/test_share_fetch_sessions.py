@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.loops.yields import loop_iterations
 from tests.support.share_groups.broker import ShareBroker
 from tests.support.share_groups.results import ranges, values
 from tidelog.broker.api.handlers.share_fetch import LIMIT_ERROR_WAIT_MS_MAX
 from tidelog.broker.network.connected_client import ConnectedClient
+from tidelog.broker.share_partitions.registry import SharePartitions
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.share_fetch import ForgottenTopic
+from tidelog.protocol.steps import Steps
 
 
 async def test_sessions_check_their_epochs() -> None:
@@ -50,6 +54,43 @@ async def test_the_last_request_of_a_session_releases_the_records() -> None:
     result = await broker.fetch(0, member="n")
     assert ranges(result) == [(1, 1, 1)], "the delivery to a member that left does not count"
     assert len(broker.sessions.sessions) == 1
+
+
+class Failing:
+    """Acknowledges nothing: the steps wait once, and then raise an error."""
+
+    def acknowledge(self, *arguments: object) -> Steps[None]:
+        yield None
+        raise ArithmeticError("the test lets the acknowledgement fail")
+
+
+async def test_the_session_ends_and_the_records_are_released_if_its_last_request_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    await broker.fetch(0, member="m")
+    with monkeypatch.context() as patch:
+        patch.setattr(SharePartitions, "acknowledge", Failing().acknowledge)
+        response = await broker.response(broker.send(-1, member="m", acknowledged=[(0, 0, [1])]))
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not len(broker.sessions.sessions)
+    await loop_iterations()
+    assert ranges(await broker.fetch(0, member="n")) == [(0, 0, 1)]
+
+
+async def test_the_session_ends_if_the_connection_of_its_last_request_ends_while_it_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = ShareBroker()
+    broker.produce("a")
+    await broker.fetch(0, member="m")
+    monkeypatch.setattr(SharePartitions, "acknowledge", Failing().acknowledge)
+    steps = broker.acknowledge_steps(-1, (0, 0, [1]), member="m")
+    next(steps)
+    assert len(broker.sessions.sessions) == 1
+    steps.close()
+    assert not len(broker.sessions.sessions)
 
 
 async def test_records_of_a_forgotten_partition_can_be_acknowledged_and_are_released_with_the_session() -> (
