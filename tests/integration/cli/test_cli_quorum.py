@@ -38,7 +38,8 @@ def test_three_voters_are_shown_with_their_lag(cluster: EmbeddedCluster) -> None
     assert all(voter["endpoints"] for voter in shown["voters"])
     status = tidelog_output("quorum", "describe", bootstrap=servers)
     assert f"leader epoch      {shown['leader_epoch']}" in status
-    assert "CONTROLLER://127.0.0.1:" in status
+    assert status.count("(CONTROLLER://127.0.0.1:") == 3
+    assert max(map(len, status.splitlines())) <= 80
     table = tidelog_output("quorum", "describe", "--replication", bootstrap=servers).splitlines()
     assert len(table) == 4
     assert table[1].split()[0] == str(shown["leader_id"])

@@ -109,6 +109,7 @@ def test_ls_shows_the_remote_end_of_a_partition(
     assert json.loads(output(cluster, "ls", "tides-0", "--json")) == [shown]
     lines = output(cluster, "ls").splitlines()
     assert lines[0].split()[0] == "PARTITION"
+    assert max(map(len, lines)) <= 80
     assert lines[1].split()[:4] == ["tides-0", "0", str(border.local_start), str(border.highest_remote)]
 
 
@@ -154,6 +155,7 @@ def test_explain_locates_the_bytes_of_an_offset(cluster: EmbeddedCluster, topic:
         ((_, header),) = iterate_headers(data)
         assert header.base_offset == where["base_offset"] <= offset <= header.last_offset
     text = output(cluster, "explain", "tides-0", "-o", "1500", *bucket_options(cluster))
+    assert f"\nhigh watermark      {len(SENT)}\n" in text
     assert "offset 1500: in remote storage" in text
     assert "stored bytes  " in text
 

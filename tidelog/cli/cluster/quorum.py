@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_result, print_table
+from tidelog.cli.output import NOTHING, print_json, print_result, print_table
 from tidelog.clients.admin.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
@@ -79,8 +80,15 @@ def _print_status(cluster: ClusterDescription, quorum: QuorumInfo) -> None:
     print(f"leader epoch      {quorum.leader_epoch}")
     print(f"high watermark    {quorum.high_watermark}")
     print(f"max follower lag  {lag}")
-    print(f"voters            {', '.join(map(_replica_text, quorum.voters)) or '-'}")
-    print(f"observers         {', '.join(map(_replica_text, quorum.observers)) or '-'}")
+    _print_replicas("voters", quorum.voters)
+    _print_replicas("observers", quorum.observers)
+
+
+def _print_replicas(heading: str, replicas: Sequence[QuorumReplica]) -> None:
+    """Print one replica per line: its endpoints can be long."""
+    for replica in map(_replica_text, replicas) if replicas else (NOTHING,):
+        print(f"{heading:<16}  {replica}")
+        heading = ""
 
 
 def _replica_text(replica: QuorumReplica) -> str:

@@ -161,7 +161,7 @@ def welcome(host: str, port: int, data: Path, console: str | None = None, *, is_
         "  write     echo hello | tidelog produce greetings",
         "  read      tidelog consume greetings",
         "  look      tidelog topic list; tidelog cluster info",
-        "  measure   tidelog perf produce load",
+        "  measure   tidelog bench produce load",
         f"  browse    {_console_text(console)}",
         f"  connect   any Kafka client, bootstrap.servers={address}",
     ]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidelog.base.count_text import count_text
-from tidelog.cli.output import print_table, time_text
+from tidelog.cli.output import NOTHING, print_table, size_text, time_text
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.byte_range import ByteRange
@@ -28,20 +28,7 @@ from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.storage.leader_epoch import epoch_spans
 
-PARTITION_COLUMNS = (
-    "partition",
-    "start",
-    "local start",
-    "remote end",
-    "pending",
-    "stable",
-    "end",
-    "segments",
-    "remote bytes",
-    "behind",
-    "behind bytes",
-    "behind segments",
-)
+PARTITION_COLUMNS = ("partition", "start", "local", "remote", "end", "segments", "size", "behind")
 SEGMENT_COLUMNS = ("partition", "start", "end", "epochs", "state", "bytes", "newest", "object", "custom")
 
 
@@ -72,28 +59,49 @@ def partition_document(view: PartitionView) -> dict[str, Any]:
 
 
 def print_partitions(views: Iterable[PartitionView]) -> None:
-    """Print one line for each partition."""
+    """Print one line for each partition: what fits in 80 columns."""
     rows = []
     for view in views:
         document = partition_document(view)
-        remote_end = document["highest_offset_in_remote_storage"]
         rows.append(
             (
                 view.partition.topic_partition,
                 document["log_start_offset"],
                 document["local_log_start_offset"],
-                None if remote_end < 0 else remote_end,
-                document["earliest_pending_upload_offset"],
-                document["last_stable_offset"],
+                _remote_end(document),
                 document["high_watermark"],
                 document["segments"],
-                document["remote_bytes"],
-                document["behind_offsets"],
-                document["behind_bytes"],
-                document["behind_segments"],
+                size_text(document["remote_bytes"]),
+                size_text(document["behind_bytes"]),
             )
         )
     print_table(PARTITION_COLUMNS, rows)
+
+
+def _remote_end(document: dict[str, Any]) -> int | None:
+    remote_end: int = document["highest_offset_in_remote_storage"]
+    return None if remote_end < 0 else remote_end
+
+
+def _print_partition(view: PartitionView) -> None:
+    """Print all values of one partition, one per line."""
+    document = partition_document(view)
+    values = {
+        "partition": view.partition.topic_partition,
+        "log start offset": document["log_start_offset"],
+        "local start offset": document["local_log_start_offset"],
+        "last remote offset": _remote_end(document),
+        "next to be copied": document["earliest_pending_upload_offset"],
+        "last stable offset": document["last_stable_offset"],
+        "high watermark": document["high_watermark"],
+        "remote segments": document["segments"],
+        "remote bytes": document["remote_bytes"],
+        "behind": document["behind_offsets"],
+        "behind bytes": document["behind_bytes"],
+        "behind segments": document["behind_segments"],
+    }
+    for name, value in values.items():
+        print(f"{name:<18}  {NOTHING if value is None else value}")
 
 
 def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> dict[str, Any]:
@@ -210,7 +218,7 @@ def print_explanation(
     count: int,
 ) -> None:
     """Print the output of `explain`."""
-    print_partitions([view])
+    _print_partition(view)
     print()
     spans = list(epoch_spans(view.lineage, view.offsets.log_end_offset))
     print_table(("leader epoch", "first offset", "last offset"), [(e, s, end - 1) for e, s, end in spans])
