@@ -1,10 +1,9 @@
-"""Fresh virtual environments with the wheel of this checkout."""
+"""Fresh virtual environments and projects for tests of the wheel."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,21 +14,6 @@ from tests.support.paths import ROOT
 
 _LOWER_BOUND: Final = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
 INSTALL_TIMEOUT_S: Final = 900
-
-
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout in `folder` and return its path.
-
-    It is built from a copy, so that it contains no file of an earlier build.
-    """
-    source = folder / "source"
-    for package in ("tidelog", "pyspark_tidelog"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
-    (wheel,) = folder.glob("tidelog-*.whl")
-    return wheel
 
 
 def create_environment(folder: Path, *requirements: str) -> Path:

@@ -1,12 +1,10 @@
-"""`make release`: the files of a release, the links of its README, and its notes."""
+"""`make release`: the links of its README, and its notes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.packaging.release import build, checked_metadata, release_notes, without_relative_links
+from tests.packaging.release import release_notes, without_relative_links
 
 README = "[a](docs/a.md#b), [site](https://kafka.apache.org), [here](#top)"
 CHANGELOG = "# Changelog\n\n## Unreleased\n{}\n## 0.2.0 - 2026-11-28\n\n- new\n\n## 0.1.0\n\n- first\n"
@@ -24,10 +22,3 @@ def test_release_notes_are_the_unreleased_changes_or_those_of_the_version() -> N
     assert release_notes(CHANGELOG.format(""), "0.1.0") == "# Tidelog 0.1.0\n\n- first\n"
     with pytest.raises(ValueError, match=r"none for version 0\.3\.0"):
         release_notes(CHANGELOG.format(""), "0.3.0")
-
-
-def test_a_release_has_wheel_and_sources_with_valid_metadata(tmp_path: Path) -> None:
-    wheel, source = build(tmp_path, "https://host/tidelog")
-    metadata = checked_metadata(wheel, source)
-    assert (metadata.name, source.name) == ("tidelog", f"tidelog-{metadata.version}.tar.gz")
-    assert "(https://host/tidelog/docs/security.md)" in (metadata.description or "")

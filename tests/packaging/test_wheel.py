@@ -1,4 +1,4 @@
-"""The wheel as a user installs it: its contents, and its use with other packages."""
+"""A release and its wheel as a user installs it: contents, and use with other packages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.packaging.environments import (
-    build_wheel,
     clean_environment,
     create_environment,
     foreign_project,
     lower_bounds,
 )
+from tests.packaging.release import build, checked_metadata
 from tests.support.paths import ROOT
 
 # Packages that a user of the wheel is likely to have in the same environment, in their newest versions.
@@ -40,9 +40,18 @@ def test_the_package_is_imported_without_rewritten_asserts():
 """
 
 
+DOCUMENTS = "https://host/tidelog"
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Build the wheel and the source distribution as `make release` does."""
+    return build(tmp_path_factory.mktemp("release"), DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def wheel(release: tuple[Path, Path]) -> Path:
+    return release[0]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +59,13 @@ def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         return email.message_from_bytes(archive.read(name))
+
+
+def test_a_release_has_wheel_and_sources_with_valid_metadata(release: tuple[Path, Path]) -> None:
+    wheel, source = release
+    metadata = checked_metadata(wheel, source)
+    assert (metadata.name, source.name) == ("tidelog", f"tidelog-{metadata.version}.tar.gz")
+    assert f"({DOCUMENTS}/docs/security.md)" in (metadata.description or "")
 
 
 def test_a_wheel_installs_exactly_two_packages(wheel: Path) -> None:

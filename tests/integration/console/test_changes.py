@@ -83,7 +83,8 @@ async def test_offsets_of_a_group_with_members_are_not_reset(
 ) -> None:
     async with Consumer(changed_cluster.bootstrap_servers, group_id="busy") as consumer:
         consumer.subscribe(["tides"])
-        await consumer.poll(10_000)
+        while not consumer.assignment():
+            await consumer.poll(100)
         status, error = await writer.post("groups/busy/offsets", {"topic": "tides", "to": "earliest"})
     assert status == 400 and "inactive" in error["error"]
 

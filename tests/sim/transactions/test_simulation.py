@@ -12,6 +12,8 @@ from tests.sim.transactions.safeguards import Safeguard, ablate
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
 SEEDS_TO_FIND = 600
+FIRST_SEED_TO_FIND = {Safeguard.CURRENT_EPOCH_TO_END: 255}
+"""Only saves time: a search from seed 0 also finds the violation."""
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -29,5 +31,6 @@ def test_a_seed_gives_the_same_run() -> None:
 @pytest.mark.parametrize("safeguard", list(Safeguard), ids=lambda each: each.name.lower())
 def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
     with ablate(safeguard), pytest.raises(Violation):
-        for seed in range(SEEDS_TO_FIND):
+        first = FIRST_SEED_TO_FIND.get(safeguard, 0)
+        for seed in range(first, first + SEEDS_TO_FIND):
             run_seed(seed)

@@ -62,6 +62,8 @@ FLUSHED = {"flush.messages": "1", "segment.bytes": "1048576"}
 PARTITIONS = 2
 GROUP = "group"
 POINTS = 36
+PARTS = 6
+"""`make test` runs one of the parts. Each has operations from the beginning to the end of the workload."""
 SURVIVALS: tuple[Survival | int, ...] = (
     Survival.KEEP_ALL,
     Survival.LOSE_UNSYNCED,
@@ -270,14 +272,14 @@ async def operations_of_workload() -> int:
 
 
 @pytest.mark.parametrize(
-    "part", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
+    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
 )
 async def test_acknowledged_records_survive_a_power_failure_at_any_operation(
     part: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     total = await operations_of_workload()
     assert total > POINTS
-    points = [1 + index * total // POINTS for index in range(part, POINTS, 3)]
+    points = [1 + index * total // POINTS for index in range(part, POINTS, PARTS)]
     caplog.set_level(logging.WARNING)
     for operation in points:
         disk, acknowledged, _ = await crash_at(operation)

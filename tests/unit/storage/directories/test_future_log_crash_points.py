@@ -88,7 +88,12 @@ def make_directories(disk: CrashFileSystem) -> None:
         disk.makedirs(path)
 
 
-@pytest.mark.parametrize("seeds", [range(first, first + 4) for first in range(0, 12, 4)])
+LONG_SEEDS = [range(first, first + 4) for first in range(4, 12, 4)]
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(4), *(pytest.param(seeds, marks=pytest.mark.long) for seeds in LONG_SEEDS)]
+)
 def test_flushed_records_survive_a_crash_at_any_operation_of_a_move(seeds: range) -> None:
     points, completed = (sum(each) for each in zip(*(enumerate_crashes(s, 14) for s in seeds), strict=True))
     assert points > 1_000
