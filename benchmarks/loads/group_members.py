@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from tidelog.clients.transport.connection import BrokerConnection
@@ -131,127 +131,146 @@ class ClassicMember:
         return True
 
 
-class ConsumerMember:
-    """A member whose heartbeats report what it owns, and whose responses say what it shall own."""
+class Heartbeat(NamedTuple):
+    """What a member reports in a heartbeat, with every protocol."""
+
+    member_id: str
+    epoch: int
+    partitions: Sequence[int]
+    is_first: bool
+
+
+class HeartbeatResult(NamedTuple):
+    """What the coordinator responds, with every protocol; `partitions` is None if they have not changed."""
+
+    error_code: int
+    epoch: int
+    partitions: Sequence[int] | None
+
+
+class Heartbeats(Protocol):
+    """Sends heartbeats in the messages of one protocol."""
+
+    async def send(self, heartbeat: Heartbeat) -> HeartbeatResult: ...
+
+
+class HeartbeatMember:
+    """A member whose heartbeats report its partitions, and whose responses assign them."""
+
+    def __init__(
+        self, connection: BrokerConnection, group_id: str, topic: str, heartbeats: Heartbeats
+    ) -> None:
+        self._connection = connection
+        self._group_id = group_id
+        self._topic = topic
+        self._heartbeats = heartbeats
+        self._id = str(uuid4())
+        self.epoch = 0
+        self.partitions: Sequence[int] = ()
+
+    async def join(self) -> None:
+        """Send the first heartbeat, until the coordinator is ready."""
+        while not await self._heartbeat(is_first=True):
+            pass
+
+    async def advance(self) -> bool:
+        """Send a heartbeat; return whether the response changed anything, so that the next one is urgent."""
+        before = self.epoch, self.partitions
+        await self._heartbeat(is_first=False)
+        return (self.epoch, self.partitions) != before
+
+    async def commit(self) -> None:
+        """Commit an offset of each partition."""
+        await commit(self._connection, self._group_id, self._id, self.epoch, self._topic, self.partitions)
+
+    async def leave(self) -> None:
+        """Leave the group; the member can join again."""
+        self.epoch = LEAVE_EPOCH
+        await self._heartbeat(is_first=False)
+        self._id, self.epoch, self.partitions = str(uuid4()), 0, ()
+
+    async def _heartbeat(self, *, is_first: bool) -> bool:
+        """Return False if the coordinator is not ready yet."""
+        heartbeat = Heartbeat(self._id, self.epoch, self.partitions, is_first)
+        result = await self._heartbeats.send(heartbeat)
+        if result.error_code in BEGINNING:
+            return False
+        check(result.error_code)
+        self.epoch = result.epoch
+        if result.partitions is not None:
+            self.partitions = result.partitions
+        return True
+
+
+class ConsumerHeartbeats:
+    """Heartbeats of a consumer group, which reads one topic (KIP-848)."""
 
     def __init__(self, connection: BrokerConnection, group_id: str, topic: str) -> None:
         self._connection = connection
         self._group_id = group_id
         self._topic = topic
         self._topic_id = UUID(int=0)
-        self._id = str(uuid4())
-        self.epoch = 0
-        self.partitions: Sequence[int] = ()
 
-    async def join(self) -> None:
-        """Send the first heartbeat, until the coordinator is ready."""
-        while not await self._heartbeat(is_first=True):
-            pass
-
-    async def advance(self) -> bool:
-        """Send a heartbeat; return whether the response changed anything, so that the next one is urgent."""
-        before = self.epoch, self.partitions
-        await self._heartbeat(is_first=False)
-        return (self.epoch, self.partitions) != before
-
-    async def commit(self) -> None:
-        """Commit an offset of each partition."""
-        await commit(self._connection, self._group_id, self._id, self.epoch, self._topic, self.partitions)
-
-    async def leave(self) -> None:
-        """Leave the group; the member can join again."""
-        self.epoch = LEAVE_EPOCH
-        await self._heartbeat(is_first=False)
-        self._id, self.epoch, self.partitions = str(uuid4()), 0, ()
-
-    async def _heartbeat(self, *, is_first: bool) -> bool:
-        """Return False if the coordinator is not ready yet."""
+    async def send(self, heartbeat: Heartbeat) -> HeartbeatResult:
+        """Send a heartbeat and return the response."""
         owned: tuple[RequestTopicPartitions, ...] = ()
-        if self.partitions:
-            owned = (RequestTopicPartitions(topic_id=self._topic_id, partitions=tuple(self.partitions)),)
+        if heartbeat.partitions:
+            owned = (RequestTopicPartitions(topic_id=self._topic_id, partitions=tuple(heartbeat.partitions)),)
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
-            member_id=self._id,
-            member_epoch=self.epoch,
-            rebalance_timeout_ms=REBALANCE_MS if is_first else -1,
-            subscribed_topic_names=(self._topic,) if is_first else None,
+            member_id=heartbeat.member_id,
+            member_epoch=heartbeat.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if heartbeat.is_first else -1,
+            subscribed_topic_names=(self._topic,) if heartbeat.is_first else None,
             topic_partitions=owned,
         )
         response = await self._connection.request(request, ConsumerGroupHeartbeatResponse)
-        if response.error_code in BEGINNING:
-            return False
-        check(response.error_code)
-        self.epoch = response.member_epoch
+        partitions: Sequence[int] | None = None
         if response.assignment is not None:
             assigned = response.assignment.topic_partitions
             if assigned:
                 self._topic_id = assigned[0].topic_id
-            self.partitions = [number for topic in assigned for number in topic.partitions]
-        return True
+            partitions = [number for topic in assigned for number in topic.partitions]
+        return HeartbeatResult(response.error_code, response.member_epoch, partitions)
 
 
-class StreamsMember:
-    """A member of an application without state: a process with one thread, which reads the topic."""
+class StreamsHeartbeats:
+    """Heartbeats of a streams group without state, which reads one topic (KIP-1071)."""
 
     SUBTOPOLOGY: Final = "0"
 
     def __init__(self, connection: BrokerConnection, group_id: str, topic: str) -> None:
         self._connection = connection
         self._group_id = group_id
-        self._topic = topic
-        self._id = str(uuid4())
-        self.epoch = 0
-        self.partitions: Sequence[int] = ()
-
-    async def join(self) -> None:
-        """Send the first heartbeat, until the coordinator is ready."""
-        while not await self._heartbeat(is_first=True):
-            pass
-
-    async def advance(self) -> bool:
-        """Send a heartbeat; return whether the response changed anything, so that the next one is urgent."""
-        before = self.epoch, self.partitions
-        await self._heartbeat(is_first=False)
-        return (self.epoch, self.partitions) != before
-
-    async def commit(self) -> None:
-        """Commit an offset of each partition."""
-        await commit(self._connection, self._group_id, self._id, self.epoch, self._topic, self.partitions)
-
-    async def leave(self) -> None:
-        """Leave the group; the member can join again."""
-        self.epoch = LEAVE_EPOCH
-        await self._heartbeat(is_first=False)
-        self._id, self.epoch, self.partitions = str(uuid4()), 0, ()
-
-    async def _heartbeat(self, *, is_first: bool) -> bool:
-        """Return False if the coordinator is not ready yet."""
-        topology = Topology(
-            subtopologies=(Subtopology(subtopology_id=self.SUBTOPOLOGY, source_topics=(self._topic,)),)
+        self._topology = Topology(
+            subtopologies=(Subtopology(subtopology_id=self.SUBTOPOLOGY, source_topics=(topic,)),)
         )
+
+    async def send(self, heartbeat: Heartbeat) -> HeartbeatResult:
+        """Send a heartbeat and return the response."""
         active: tuple[RequestTaskIds, ...] = ()
-        if self.partitions:
-            active = (RequestTaskIds(subtopology_id=self.SUBTOPOLOGY, partitions=tuple(self.partitions)),)
+        if heartbeat.partitions:
+            active = (
+                RequestTaskIds(subtopology_id=self.SUBTOPOLOGY, partitions=tuple(heartbeat.partitions)),
+            )
+        is_first = heartbeat.is_first
         request = StreamsGroupHeartbeatRequest(
             group_id=self._group_id,
-            member_id=self._id,
-            member_epoch=self.epoch,
+            member_id=heartbeat.member_id,
+            member_epoch=heartbeat.epoch,
             rebalance_timeout_ms=REBALANCE_MS if is_first else -1,
-            topology=topology if is_first else None,
-            process_id=f"process-{self._id}" if is_first else None,
+            topology=self._topology if is_first else None,
+            process_id=f"process-{heartbeat.member_id}" if is_first else None,
             client_tags=() if is_first else None,
             active_tasks=active,
             standby_tasks=(),
             warmup_tasks=(),
         )
         response = await self._connection.request(request, StreamsGroupHeartbeatResponse)
-        if response.error_code in BEGINNING:
-            return False
-        check(response.error_code)
-        self.epoch = response.member_epoch
+        partitions: Sequence[int] | None = None
         if response.active_tasks is not None:
-            self.partitions = [number for task in response.active_tasks for number in task.partitions]
-        return True
+            partitions = [number for task in response.active_tasks for number in task.partitions]
+        return HeartbeatResult(response.error_code, response.member_epoch, partitions)
 
 
 async def commit(

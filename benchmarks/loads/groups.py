@@ -22,7 +22,12 @@ from uuid import uuid4
 
 import uvloop
 
-from benchmarks.loads.group_members import ClassicMember, ConsumerMember, StreamsMember
+from benchmarks.loads.group_members import (
+    ClassicMember,
+    ConsumerHeartbeats,
+    HeartbeatMember,
+    StreamsHeartbeats,
+)
 from benchmarks.loads.options import main, percentile
 from benchmarks.processes import tree_cpu_seconds
 from tidelog.clients.config.environment import SystemEnvironment
@@ -106,9 +111,11 @@ class Group:
             case "classic":
                 return ClassicMember(connection, self.id, self._topic, self._partitions)
             case "consumer":
-                return ConsumerMember(connection, self.id, self._topic)
+                consumer = ConsumerHeartbeats(connection, self.id, self._topic)
+                return HeartbeatMember(connection, self.id, self._topic, consumer)
             case "streams":
-                return StreamsMember(connection, self.id, self._topic)
+                streams = StreamsHeartbeats(connection, self.id, self._topic)
+                return HeartbeatMember(connection, self.id, self._topic, streams)
         raise ValueError(f"protocol={self._protocol!r}: must be classic, consumer or streams")
 
     async def find_coordinator(self) -> None:
