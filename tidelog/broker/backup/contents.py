@@ -1,4 +1,4 @@
-"""What a new cluster is restored with from a backup. Pure.
+"""The parts of a backup from which a new cluster is restored. Pure.
 
     first records   features, configs of brokers and groups, quotas, access control entries, SCRAM users, and
                     the next producer id: written when the directories are formatted

@@ -109,7 +109,7 @@ class ActiveController:
 
     @property
     def image(self) -> MetadataImage:
-        """The image that the next command sees."""
+        """The image on which the next command is evaluated."""
         return self._loader.image
 
     @property

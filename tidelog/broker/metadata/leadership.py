@@ -105,7 +105,7 @@ class ControllerLeadership:
 
     @property
     def image(self) -> MetadataImage | None:
-        """The image that the next command sees; None if this node is not the leader of the log."""
+        """The image on which the next command is evaluated; None if this node is not the leader."""
         return None if self._active is None else self._active.image
 
     async def submit(self, command: Command[ReplyT]) -> ReplyT:

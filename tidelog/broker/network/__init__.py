@@ -1,1 +1,1 @@
-"""Reads requests from sockets and writes responses to them; knows frames, but not their contents."""
+"""Reads the frames of requests from sockets, and writes responses to them; does not decode their contents."""

@@ -49,7 +49,7 @@ class PausableReading:
             transport.resume_reading()
 
     def await_input(self, transport: asyncio.Transport) -> None:
-        """Read no more until the watcher reports bytes or a close: of a few connections at a time."""
+        """Read no more until the watcher reports bytes or a close. It reports few connections at a time."""
         if not self.is_paused and self._transport is None:
             self._transport = transport
             transport.pause_reading()

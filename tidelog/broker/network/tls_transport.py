@@ -137,7 +137,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._has_socket_ended = False
         """Whether the client has closed its socket: no ciphertext follows."""
         self._is_end_reported = False
-        """Whether the connection knows that no bytes follow."""
+        """Whether `eof_received` of the connection was called."""
         self._low_water = 1
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()

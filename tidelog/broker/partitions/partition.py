@@ -1,6 +1,6 @@
 """One partition of this node: its role, and the checks of requests that append to it or read it.
 
-The log contains bytes and offsets, and knows no roles. A partition has one of two roles, according to the
+The log contains bytes and offsets, and has no role. A partition has one of two roles, according to the
 metadata:
 
     leader     `leader` has the followers' positions and the ISR (tidelog.cluster.replication); appends are

@@ -1,6 +1,6 @@
 """The metrics of one push, in OpenTelemetry's data model.
 
-The resource of each metric gets attributes that only the broker knows: the id of the instance, the software,
+The resource of each metric gets attributes that the broker adds: the id of the instance, the software,
 the address and the principal of the client. The classes of OpenTelemetry decode the metrics; they are part of
 the extra `otel`, and are imported only if telemetry of clients is enabled.
 

@@ -164,7 +164,7 @@ async def _commit(admin: Admin, report: ClusterReport) -> None:
 
 
 def lost_range(report: ClusterReport, plan: PartitionPlan) -> tuple[Offset, Offset] | None:
-    """Return the offsets (end exclusive) that the backup knows and that are lost; None if there are none.
+    """Return the offsets (end exclusive) that are in the backup and are lost; None if there are none.
 
     Records after the backup are lost too; their offsets are not known.
     """

@@ -1,6 +1,6 @@
 """Decides what happens to each batch that was sent: it is complete, sent again, split, or failed.
 
-Pure. Owns the accumulator and the producer's identity, and knows which batches are in flight. The sender
+Pure. Owns the accumulator and the producer's identity, and tracks which batches are in flight. The sender
 calls `expire` and `drain`, sends `produce_request`, and passes each result to `on_result`.
 """
 

@@ -1,7 +1,8 @@
 """The producer's identity for exactly-once writing to each partition: id, epoch and sequences.
 
-Pure. The broker accepts batch N + 1 of a partition only after batch N. It answers a repeated batch with its
-first result, so retries neither duplicate nor reorder records. The producer follows these rules:
+Pure. The broker accepts batch N + 1 of a partition only after batch N. The response to a repeated
+batch has the first result, so retries neither duplicate nor reorder records. The producer follows these
+rules:
 
 - A batch gets its sequence when it is first sent. The sequence does not change while it may have been
   written.

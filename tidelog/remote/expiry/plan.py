@@ -231,8 +231,8 @@ def _is_of_unreachable_epochs(
 ) -> bool:
     """Return whether all epochs of `segment` are older than those of the log.
 
-    This requires that the log knows the epochs of all its records. A replica that was created recently may
-    know its newest epochs only. Then its oldest epoch starts after the log start, and older segments are in
+    This requires that the log has the epochs of all its records. A replica that was created recently may
+    have its newest epochs only. Then its oldest epoch starts after the log start, and older segments are in
     use.
     """
     first_epoch, first_offset = lineage.first_epoch, lineage.first_offset

@@ -1,6 +1,6 @@
 """The remote metadata of all partitions of this node, and the deletions of partitions in progress.
 
-Every RemoteLogMetadataManager uses it to answer the queries of the port; the managers apply the records.
+Every RemoteLogMetadataManager reads the results of its queries from it; the managers apply the records.
 
 Source: RemotePartitionMetadataStore of Apache Kafka 4.3.
 """

@@ -29,7 +29,7 @@ def missing_records(plan: PartitionPlan, history: PartitionHistory) -> Iterator[
 
 
 def registration_obstacles(plan: PartitionPlan, history: PartitionHistory) -> Iterator[str]:
-    """Return why the segments of `plan` cannot be registered: the cluster knows others, or deleted them."""
+    """Return why the segments of `plan` cannot be registered: the cluster has others, or deleted them."""
     name = plan.partition.topic_partition
     if history.deletion is not None:
         yield f"{name}: the cluster is deleting the remote data of this partition"

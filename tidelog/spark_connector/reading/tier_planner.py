@@ -73,7 +73,7 @@ class TierSource(Protocol):
 
 
 class TierPlanner:
-    """Plans for one query; it remembers for which partitions the store was checked."""
+    """Plans for one query; caches for which partitions the store was checked."""
 
     def __init__(self, options: SourceOptions, source: TierSource) -> None:
         self._options = options

@@ -140,7 +140,7 @@ class BatchFilter:
     def _filter(
         self, headers: HeaderColumns, part: WindowPart, is_marker: NDArray[np.bool_], joining: Joining
     ) -> None:
-        """Decide about the batches of `part` by their records; `headers` are theirs."""
+        """Decide about the batches of `part`, which have `headers`, by their records."""
         assert part.payloads is not None
         columns = read_key_columns(part.payloads)
         survives = self._latest.among(columns) | is_marker[columns.batch]

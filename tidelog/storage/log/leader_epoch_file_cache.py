@@ -92,7 +92,7 @@ class LeaderEpochFileCache:
     def note(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that `epoch` starts at `start_offset`, before there is a record of it.
 
-        A leader does so when it is elected, to answer requests. The file gets the epoch with its first
+        A leader does so when it is elected, to respond to requests. The file gets the epoch with its first
         record: without one the next leader has a greater epoch, and nothing is lost.
         """
         if epoch >= 0 and self.cache.assign(epoch, start_offset):

@@ -28,7 +28,7 @@ class MachineState:
         return self.scheduler.rng.randrange(longest) if longest else 0
 
     def call_at_power_on(self, callback: Callable[[], None]) -> None:
-        """Call when the machine has power again."""
+        """Call `callback` when the machine has power again."""
         self._at_power_on.append(callback)
 
     def turn_off(self) -> None:
@@ -49,7 +49,7 @@ class MachineState:
 
 
 class ProcessState:
-    """Whether a process runs; `on_power_failure` is called when its disk has failed the power."""
+    """Whether a process runs; `on_power_failure` is called when its disk has lost power."""
 
     def __init__(self, machine: MachineState, name: str, on_power_failure: Callable[[], None]) -> None:
         self.machine = machine
@@ -66,7 +66,7 @@ class ProcessState:
         return self.is_running
 
     def call_when_resumed(self, callback: Callable[[], None]) -> None:
-        """Call when the process continues."""
+        """Call `callback` when the process continues."""
         self._at_resume.append(callback)
 
     def pause(self) -> None:
@@ -74,7 +74,7 @@ class ProcessState:
         self.is_paused = True
 
     def end(self) -> None:
-        """Never run again."""
+        """End the process: it runs no further callback."""
         self.is_running = False
 
     def resume(self) -> None:

@@ -40,7 +40,7 @@ CACHED_NAME_MAX: Final = 255
 WILDCARD_PRINCIPAL: Final = "User:*"
 WILDCARD_HOST: Final = "*"
 _ANY_NAME: Final = "hardcode"
-"""The name with which Kafka asks whether a principal may access resources that no entry names."""
+"""The name with which Kafka checks whether a principal may access resources that no entry names."""
 
 _IMPLIES_DESCRIBE: Final = frozenset(
     {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}

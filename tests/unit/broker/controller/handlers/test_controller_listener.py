@@ -136,5 +136,5 @@ def test_only_the_active_controller_changes_metadata(three: ThreeNodes) -> None:
 
 def test_configs_are_described_by_controllers_too(three: ThreeNodes) -> None:
     with controller_client(three, 2) as client:
-        answer = client.send_request(DescribeConfigsRequest(), 4, DescribeConfigsResponse)
-    assert answer.results == ()
+        response = client.send_request(DescribeConfigsRequest(), 4, DescribeConfigsResponse)
+    assert response.results == ()
