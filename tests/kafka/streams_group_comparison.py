@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from tests.kafka.group_requests import delete_group, errors_of_consumers
 from tests.kafka.separate_brokers import SeparateBroker
 from tests.support.groups.streams_members import WORD_COUNT
 from tests.support.waiting import wait_until
@@ -17,11 +18,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import offset_commit as commit
 from tidelog.protocol.messages import offset_fetch as fetch
 from tidelog.protocol.messages import streams_group_heartbeat as beat
-from tidelog.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -29,7 +25,6 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -160,8 +155,7 @@ class Broker:
 
     def delete_group(self) -> ErrorCode:
         """Delete the group; return the error."""
-        request = DeleteGroupsRequest(groups_names=(self.group,))
-        return ErrorCode(self.client.send_request(request, 2, DeleteGroupsResponse).results[0].error_code)
+        return delete_group(self.client, self.group)
 
     def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> object:
         """Return the listed groups."""
@@ -173,34 +167,15 @@ class Broker:
 
     def errors_of_other_protocols(self) -> tuple[object, ...]:
         """Return the errors of requests for groups of other types."""
-        join = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=45_000,
-            rebalance_timeout_ms=60_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
-        )
-        consumer = ConsumerGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id="c",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=("lines",),
-            topic_partitions=(),
-        )
         share = ShareGroupHeartbeatRequest(
             group_id=self.group, member_id="s", member_epoch=0, subscribed_topic_names=("lines",)
         )
-        joined = self.client.send_request(consumer, 1, ConsumerGroupHeartbeatResponse)
         shared = self.client.send_request(share, 1, ShareGroupHeartbeatResponse)
         described = self.client.send_request(
             DescribeGroupsRequest(groups=(self.group,)), 6, DescribeGroupsResponse
         ).groups[0]
         return (
-            ErrorCode(self.client.send_request(join, 9, JoinGroupResponse).error_code),
-            ErrorCode(joined.error_code),
-            joined.error_message,
+            *errors_of_consumers(self.client, self.group, "lines"),
             ErrorCode(shared.error_code),
             shared.error_message,
             ErrorCode(described.error_code),

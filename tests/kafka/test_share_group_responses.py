@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.kafka.group_requests import delete_group, errors_of_consumers
 from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
@@ -24,13 +25,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_share_group_offsets as alter
 from tidelog.protocol.messages import delete_share_group_offsets as delete
 from tidelog.protocol.messages import describe_share_group_offsets as describe
-from tidelog.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tidelog.protocol.messages.share_group_describe import (
@@ -203,33 +198,13 @@ class Broker:
 
     def delete_group(self) -> ErrorCode:
         """Delete the group; return the error."""
-        request = DeleteGroupsRequest(groups_names=(self.group,))
-        return ErrorCode(self.client.send_request(request, 2, DeleteGroupsResponse).results[0].error_code)
+        return delete_group(self.client, self.group)
 
     def errors_of_other_protocols(self) -> tuple[object, ...]:
         """Return the errors of requests for groups of other types."""
-        join = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=45_000,
-            rebalance_timeout_ms=60_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
-        )
-        consumer = ConsumerGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id="c",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=("t",),
-            topic_partitions=(),
-        )
         commit = OffsetCommitRequest(group_id=self.group, generation_id_or_member_epoch=-1, topics=())
-        joined = self.client.send_request(consumer, 1, ConsumerGroupHeartbeatResponse)
         return (
-            ErrorCode(self.client.send_request(join, 9, JoinGroupResponse).error_code),
-            ErrorCode(joined.error_code),
-            joined.error_message,
+            *errors_of_consumers(self.client, self.group, "t"),
             self.client.send_request(commit, 10, OffsetCommitResponse).topics,
         )
 
