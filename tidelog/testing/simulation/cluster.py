@@ -215,7 +215,7 @@ class SimulatedCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata of a running node."""
+        """The newest metadata of a running node. Errors: ValueError if no node runs."""
         images = [node.broker.services.image() for node in self.nodes.values() if node.broker is not None]
         return max(images, key=lambda image: image.offset)
 

@@ -59,8 +59,9 @@ class Recreation:
     def check(self) -> None:
         """Require that no deleted record is readable, and that no directory of a deleted topic is left."""
         simulation = self._simulation
-        if TOPIC in self._cluster.image.topics_by_name:
-            simulation.run(self._process, self._check_values({}))
+        topic = self._cluster.image.topics_by_name.get(TOPIC)
+        if topic is not None:
+            simulation.run(self._process, self._check_values(topic, {}))
         require_exact_directories(simulation, self._plan.liveness_s)
 
     # ---- the cycle
@@ -71,7 +72,7 @@ class Recreation:
         self._topic_id = topic.id
         acknowledged = await self._write(topic)
         if rng.random() < CHECKED_SHARE:
-            await until_done(lambda: self._check_values(acknowledged))
+            await until_done(lambda: self._check_values(topic, acknowledged))
         self._deleted |= self._written
         self._written.clear()
         self._topic_id = None
@@ -123,10 +124,12 @@ class Recreation:
             pass
         return acknowledged
 
-    async def _check_values(self, acknowledged: dict[bytes, tuple[TopicPartition, int]]) -> None:
+    async def _check_values(
+        self, topic: TopicImage, acknowledged: dict[bytes, tuple[TopicPartition, int]]
+    ) -> None:
         """Read the topic. Errors: Violation; KafkaError."""
-        count = len(self._cluster.image.topics_by_name[TOPIC].partitions)
-        records = await read_everything(self._process, self._cluster.bootstrap_servers, TOPIC, count)
+        count, servers = len(topic.partitions), self._cluster.bootstrap_servers
+        records = await read_everything(self._process, servers, TOPIC, count)
         for value, (partition, offset) in acknowledged.items():
             if records[partition].get(offset) != value:
                 raise Violation(f"{value!r} was acknowledged at {partition} {offset}, and is not there")

@@ -19,7 +19,11 @@ SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "compaction": {"log.cleaner.backoff.ms": "500", "log.segment.delete.delay.ms": "1000"},
     "share_group": {
         "share.coordinator.state.topic.num.partitions": "2",
-        "group.share.min.record.lock.duration.ms": "5000",
+        "group.share.min.record.lock.duration.ms": "2000",
+        "group.share.min.session.timeout.ms": "6000",
+        "group.share.session.timeout.ms": "6000",
+        "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
     },
     "rolling_restarts": {},
     "voters": {},

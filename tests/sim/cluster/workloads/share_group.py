@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from tests.sim.cluster.plan import Plan
@@ -21,14 +22,15 @@ GROUP = "workers"
 GROUP_CONFIG = {
     "share.auto.offset.reset": "earliest",
     "share.delivery.count.limit": "10",
-    "share.record.lock.duration.ms": "5000",
+    "share.record.lock.duration.ms": "2000",
 }
 MEMBERS = 2
 RELEASED_SHARE = 0.05
 STAY_POLLS_MAX = 20
-EXPIRY_S = 10.0
+EXPIRY_S = 3.0
 """The locks of all records have expired after this time."""
-LAST_POLLS = 20
+LAST_POLLS_MAX = 100
+"""The last member gets the partitions of members that have ended when their sessions have expired."""
 Record = tuple[int, int]
 """Partition and offset."""
 
@@ -58,17 +60,22 @@ class ShareGroup:
             self.clients.append(AdminClient(self._simulation, member, partial(self._work, member)))
 
     def check(self) -> None:
-        """Let a last member take what is left, and compare. Errors: Violation."""
+        """Let a last member take what is left before a last record of each partition. Errors: Violation."""
         simulation, last = self._simulation, self._members[0]
         simulation.run_for(EXPIRY_S)
         confirmed = set(self._confirmed)
         before = self._delivered
         self._delivered = set()
-        simulation.run(last, self._take_all(last))
+        simulation.run(self._producer, self._write_last_records())
+
+        def missing() -> set[Record]:
+            return self._written - before - self._delivered
+
+        simulation.run(last, self._take_until(lambda: not missing(), last))
         if again := sorted(self._delivered & confirmed):
             raise Violation(f"{again[0]} of {TOPIC} was accepted, and is delivered again")
-        if missing := sorted(self._written - before - self._delivered):
-            raise Violation(f"{missing[0]} of {TOPIC} was never delivered")
+        if missing():
+            raise Violation(f"{min(missing())} of {TOPIC} was never delivered")
 
     async def _configure(self) -> None:
         resource = ConfigResource(ResourceType.GROUP, GROUP)
@@ -84,19 +91,32 @@ class ShareGroup:
 
     async def _produce(self, admin: Admin) -> None:
         rng = self._producer.rng
-        async with Producer(
+        async with self._open_producer() as producer:
+            for _ in range(50):
+                await self._write(producer, rng.randrange(self._plan.partitions))
+                await asyncio.sleep(rng.uniform(0, 0.1))
+
+    async def _write_last_records(self) -> None:
+        async def write() -> None:
+            async with self._open_producer() as producer:
+                for partition in range(self._plan.partitions):
+                    await self._write(producer, partition)
+
+        await until_done(write)
+
+    async def _write(self, producer: Producer, partition: int) -> None:
+        self._number += 1
+        written = await producer.send_and_wait(TOPIC, b"%d" % self._number, partition=partition)
+        self._written.add((written.partition, written.offset))
+
+    def _open_producer(self) -> Producer:
+        return Producer(
             self._servers,
             environment=self._producer.environment,
             max_block_ms=10_000,
             request_timeout_ms=5_000,
             delivery_timeout_ms=30_000,
-        ) as producer:
-            for _ in range(50):
-                self._number += 1
-                partition = rng.randrange(self._plan.partitions)
-                written = await (await producer.send(TOPIC, b"%d" % self._number, partition=partition))
-                self._written.add((written.partition, written.offset))
-                await asyncio.sleep(rng.uniform(0, 0.1))
+        )
 
     async def _work(self, member: Process, admin: Admin) -> None:
         """Join, accept and release records, and leave."""
@@ -105,12 +125,14 @@ class ShareGroup:
             for _ in range(1 + member.rng.randrange(STAY_POLLS_MAX)):
                 await self._take(consumer, member, RELEASED_SHARE)
 
-    async def _take_all(self, member: Process) -> None:
+    async def _take_until(self, is_done: Callable[[], bool], member: Process) -> None:
         async def take() -> None:
             async with self._consumer(member) as consumer:
                 consumer.subscribe([TOPIC])
-                for _ in range(LAST_POLLS):
+                for _ in range(LAST_POLLS_MAX):
                     await self._take(consumer, member, 0.0)
+                    if is_done():
+                        return
 
         await until_done(take)
 

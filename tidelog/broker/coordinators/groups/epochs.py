@@ -62,11 +62,12 @@ class GroupEpochs:
     def keeps_assignment(self, group_epoch: int, interval_ms: int, now_wall_ms: int) -> bool:
         """Return whether the target assignment is that of `group_epoch`, or is not yet to be replaced.
 
-        `interval_ms` is the shortest time between two target assignments.
+        `interval_ms` is the shortest time between two target assignments. A time in the future means that the
+        clock was set back, or that the clock of an earlier coordinator was ahead: it delays nothing.
         """
         return self.assignment_epoch >= group_epoch or (
             self.assignment_wall_ms != NO_ASSIGNMENT_TIME
-            and now_wall_ms < self.assignment_wall_ms + interval_ms
+            and 0 <= now_wall_ms - self.assignment_wall_ms < interval_ms
         )
 
     # Metadata of the topics

@@ -14,6 +14,14 @@ def test_a_target_assignment_is_kept_for_its_epoch_and_until_the_interval_has_pa
     assert not epochs.keeps_assignment(3, 1_000, now_wall_ms=6_000)
 
 
+def test_a_clock_that_was_set_back_does_not_delay_the_next_target_assignment() -> None:
+    """The next coordinator has another clock too; its members would wait for the difference."""
+    epochs = GroupEpochs()
+    epochs.set_assignment_epoch(2, wall_ms=3_605_000)
+    assert not epochs.keeps_assignment(3, 1_000, now_wall_ms=5_000)
+    assert epochs.keeps_assignment(2, 1_000, now_wall_ms=5_000)
+
+
 def test_a_target_assignment_without_a_time_is_replaced_in_the_next_epoch() -> None:
     epochs = GroupEpochs()
     epochs.set_assignment_epoch(2, wall_ms=0)
