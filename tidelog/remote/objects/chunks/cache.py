@@ -37,8 +37,14 @@ from tidelog.remote.ports.storage_manager import RemoteStorageError
 
 _log = logging.getLogger(__name__)
 
-RUN_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The maximum number of original bytes of one GET for read-ahead, unless a single chunk is longer."""
+RUN_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The maximum number of original bytes of one GET for read-ahead, unless a single chunk is longer.
+
+A GET needs as much CPU time as the transfer of a megabyte. In a small cache it has at most half of the bytes
+that may be fetched ahead.
+"""
+RANDOM_READ_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The maximum number of original bytes that are fetched ahead of a reader that is not sequential."""
 FIRST_RUN_BYTES_MAX: Final = 1024 * 1024
 """The maximum number of original bytes of the GET that a reader waits for."""
 _UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -116,6 +122,7 @@ class ChunkCache:
         self._unread: dict[ChunkKey, int] = {}
         self._unread_bytes = 0
         self._unread_max = _UNREAD_BYTES_MAX if settings.size is None else settings.size // 2
+        self._run_bytes_max = min(RUN_BYTES_MAX, self._unread_max // 2)
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="tier-read-ahead")
 
     @property
@@ -343,13 +350,15 @@ class ChunkCache:
             or self._was_read(segment, index)
             or self._was_read(segment, index - 1)
         )
-        ahead = self.read_ahead_bytes if is_sequential else min(self.read_ahead_bytes, RUN_BYTES_MAX)
+        ahead = self.read_ahead_bytes
+        if not is_sequential:
+            ahead = min(ahead, RANDOM_READ_BYTES_MAX, self._run_bytes_max)
         end = min(segment.size, max(needed_end, begin + ahead))
         if end <= begin:
             return []
         # Chunks arrive in order, so checking one chunk is enough. Waiting until half of them are read makes
         # runs longer, up to the maximum size of one GET.
-        sufficient_end = min(end, max(needed_end, begin + ahead // 2, end - RUN_BYTES_MAX + 1))
+        sufficient_end = min(end, max(needed_end, begin + ahead // 2, end - self._run_bytes_max + 1))
         if self._is_available(segment, index) and self._is_available(
             segment, max(index, (sufficient_end - 1) // chunk_size)
         ):
@@ -357,12 +366,13 @@ class ChunkCache:
         numbers = range(index, -(-end // chunk_size))
         missing = [number for number in numbers if not self._is_available(segment, number)]
         is_requested = bool(missing) and missing[0] == index
-        return self._runs(segment, missing, FIRST_RUN_BYTES_MAX if is_requested else None)
+        first_run_max = min(FIRST_RUN_BYTES_MAX, self._run_bytes_max) if is_requested else self._run_bytes_max
+        return self._runs(segment, missing, first_run_max)
 
-    def _runs(self, segment: Segment, missing: list[int], first_run_max: int | None) -> list[tuple[int, int]]:
+    def _runs(self, segment: Segment, missing: list[int], first_run_max: int) -> list[tuple[int, int]]:
         """Join adjacent numbers into runs of the maximum size of one GET."""
         runs: list[tuple[int, int]] = []
-        run_max = first_run_max or RUN_BYTES_MAX
+        run_max = first_run_max
         for number in missing:
             fits = (
                 runs and runs[-1][1] == number - 1 and self._bytes_of(segment, runs[-1][0], number) <= run_max
@@ -370,7 +380,7 @@ class ChunkCache:
             if fits:
                 runs[-1] = (runs[-1][0], number)
             else:
-                run_max = RUN_BYTES_MAX if runs else run_max
+                run_max = self._run_bytes_max if runs else run_max
                 runs.append((number, number))
         return runs
 

@@ -23,6 +23,7 @@ from tidelog.remote.objects.stores.s3_calls import TEMPORARY_CODES, AttemptFaile
 from tidelog.remote.objects.stores.s3_client import s3_client
 from tidelog.remote.objects.stores.s3_read import Place, S3Reads
 from tidelog.remote.objects.stores.s3_settings import S3Settings
+from tidelog.remote.objects.stores.s3_signed_gets import SignedGets
 from tidelog.remote.objects.stores.s3_upload import S3Uploads
 from tidelog.remote.objects.stores.streams import ExactStream, Parts, put_errors
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -48,7 +49,8 @@ class S3Store:
         self._client = s3_client(settings, ports.on_request)
         self._calls = S3Calls(settings, ports)
         self._uploads = S3Uploads(self.name, self._client, self._calls, settings, ports.randomness)
-        self._reads = S3Reads(self._client, self._calls)
+        gets = SignedGets(self._client, settings.bucket, ports.on_request)
+        self._reads = S3Reads(gets, self._calls)
 
     @classmethod
     def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> S3Store:
@@ -68,7 +70,7 @@ class S3Store:
         """Return a range of an object, as specified by ObjectStore."""
         check_range(start, end)
         check_key(self.name, key)
-        return self._reads.open(Place(self.name, self._bucket, key), start, end)
+        return self._reads.open(Place(self.name, key), start, end)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, as specified by ObjectStore, with 1,000 keys per call.

@@ -12,26 +12,23 @@ from __future__ import annotations
 import re
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.remote.objects.stores.port import InvalidRange, failure, missing, one_line
 from tidelog.remote.objects.stores.s3_calls import FAILURES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_deadlines import Watch
+from tidelog.remote.objects.stores.s3_signed_gets import ObjectResponse, SignedGets
 from tidelog.remote.objects.stores.streams import PIECE_BYTES_MAX, ExactStream
 from tidelog.remote.ports.storage_manager import RemoteStorageError
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 _BYTES_PER_CALL: Final = 8 * 1024 * 1024
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class Place(NamedTuple):
-    """The bucket and key of an object, and the name of its store for errors."""
+    """The key of an object, and the name of its store for errors."""
 
     store: str
-    bucket: str
     key: str
 
 
@@ -45,8 +42,8 @@ class _Opened(NamedTuple):
 class S3Reads:
     """Opens ranges of objects. Thread-safe."""
 
-    def __init__(self, client: S3Client, calls: S3Calls) -> None:
-        self._client = client
+    def __init__(self, gets: SignedGets, calls: S3Calls) -> None:
+        self._gets = gets
         self.calls = calls
 
     def open(self, place: Place, start: int | None, end: int | None) -> S3Stream:
@@ -73,34 +70,32 @@ class S3Reads:
 
     def _request(self, watch: Watch, place: Place, start: int | None, end: int | None) -> _Opened:
         is_range = bool(start) or end is not None
-        requested = {"Range": f"bytes={start or 0}-{'' if end is None else end}"} if is_range else {}
-        response: Any = self._client.get_object(Bucket=place.bucket, Key=place.key, **requested)  # type: ignore[arg-type]
-        body, length = response["Body"], response.get("ContentLength")
+        requested = f"bytes={start or 0}-{'' if end is None else end}" if is_range else ""
+        response = self._gets.get(place.key, requested)
         try:
-            if length is None:
+            if response.length is None:
                 raise AttemptFailed("the response has no content length")
             if is_range:
                 _check_range_of_response(response, start or 0, end)
         except AttemptFailed:
-            body.close()
+            response.body.close()
             raise
-        return _Opened(body, int(length), str(response.get("ETag", "")), watch.socket)
+        return _Opened(response.body, response.length, response.etag, watch.socket)
 
 
-def _check_range_of_response(response: Any, start: int, end: int | None) -> None:
+def _check_range_of_response(response: ObjectResponse, start: int, end: int | None) -> None:
     """Raise AttemptFailed unless the response is the requested range with its content length."""
-    status = response["ResponseMetadata"]["HTTPStatusCode"]
-    content_range = _CONTENT_RANGE.fullmatch(str(response.get("ContentRange", "")))
-    if status != 206 or content_range is None:
-        raise AttemptFailed(f"a range was requested, but the response is not one (HTTP {status})")
+    content_range = _CONTENT_RANGE.fullmatch(response.content_range)
+    if response.status != 206 or content_range is None:
+        raise AttemptFailed(f"a range was requested, but the response is not one (HTTP {response.status})")
     first, last, total = int(content_range[1]), int(content_range[2]), content_range[3]
     complete = (
         last == end if end is not None and (total == "*" or end < int(total)) else last + 1 == int(total)
     )
-    if first != start or not complete or last - first + 1 != int(response["ContentLength"]):
+    if first != start or not complete or last - first + 1 != response.length:
         requested = f"{start}-{'' if end is None else end}"
         raise AttemptFailed(
-            f"bytes {requested} were requested, but the response has {response['ContentRange']}"
+            f"bytes {requested} were requested, but the response has {response.content_range}"
         )
 
 

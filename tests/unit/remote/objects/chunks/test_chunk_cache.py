@@ -94,6 +94,17 @@ def test_a_run_is_limited_to_the_maximum_of_one_get(monkeypatch: pytest.MonkeyPa
     cache.close()
 
 
+def test_in_a_small_cache_two_gets_share_the_bytes_that_may_be_fetched_ahead() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=4000, size=8000)
+    cache.read_ahead(segment, 0)
+    wait_until(lambda: cache.cached_bytes == 4000)
+    ranges = sorted((call.start, call.end) for call in store.gets())
+    assert ranges == [(0, 1999), (2000, 3999)]
+    cache.close()
+
+
 def test_sequential_reading_of_a_segment_needs_few_gets() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 100)
