@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-manifests test-monitoring new-user test-kafka-tools test-spark-kafka test-frameworks test-collector bench-spark-kafka docs release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-manifests test-monitoring new-user test-kafka-tools test-spark-kafka test-frameworks test-collector test-schema-registry bench-spark-kafka docs release clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -162,6 +162,20 @@ test-frameworks: $(STAMP) ## run examples/frameworks, each with its own packages
 
 test-collector: $(STAMP) .cache/otel-collector ## send metrics to a collector of OpenTelemetry, which is built; needs Go
 	TIDELOG_OTEL_COLLECTOR=$(CURDIR)/.cache/otel-collector $(BIN)/pytest tests/interop/test_opentelemetry_collector.py
+
+# The last version that is pure Python. Its own fork of avro has the API of the package on PyPI.
+KARAPACE ?= https://github.com/Aiven-Open/karapace
+
+.cache/karapace/bin/karapace:
+	rm -rf .cache/karapace .cache/karapace-source
+	git -c advice.detachedHead=false clone --quiet --depth 1 --branch 3.16.0 $(KARAPACE) .cache/karapace-source
+	sed -i 's/^avro @.*/avro==1.12.2/' .cache/karapace-source/requirements/requirements.txt
+	$(PYTHON) -m venv .cache/karapace
+	.cache/karapace/bin/pip install --quiet --requirement .cache/karapace-source/requirements/requirements.txt
+	KARAPACE_VERSION=3.16.0 .cache/karapace/bin/pip install --quiet --no-deps ./.cache/karapace-source
+
+test-schema-registry: $(STAMP) .cache/karapace/bin/karapace ## run the schema registry Karapace, which is installed from its source, on a broker
+	TIDELOG_KARAPACE=$(CURDIR)/.cache/karapace/bin/karapace $(BIN)/pytest tests/interop/test_karapace.py
 
 docs: $(STAMP) ## write the reference from the code, and build the documents as a site in `site`
 	$(BIN)/python -m tests.harness.reference
