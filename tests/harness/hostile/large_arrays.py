@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from tests.support.messages.random_messages import RANGES, declared_fields
-from tests.support.network.raw_client import served_versions
+from tests.support.network.raw_client import RawClient, served_versions
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.registry import ApiKey, request_type
 from tidelog.protocol.schema import (
     Array,
@@ -28,6 +30,10 @@ Path = tuple[str, ...]
 EXISTING: Final = "plain"
 """A topic that every target has."""
 
+NO_ID: Final = UUID(int=0)
+_TOPIC_IDS: Final = ("topic_id", "id")
+_TOPIC_NAMES: Final = ("topic", "name", "topic_name")
+
 FIXED: Final[Mapping[str, Any]] = {
     "acks": -1,
     "allow_auto_topic_creation": False,
@@ -38,6 +44,8 @@ FIXED: Final[Mapping[str, Any]] = {
     "generation_id_or_member_epoch": -1,
     "group_instance_id": None,
     "key_type": 0,
+    "max_bytes": 1_000_000,
+    "max_records": 500,
     "max_wait_ms": 0,
     "min_bytes": 0,
     # An invalid name, so that no topic is created: that is a separate attack.
@@ -77,16 +85,27 @@ def array_paths(cls: type[Struct], version: int) -> Iterator[Path]:
                     yield (field.name, *rest)
 
 
-def wide_request(key: ApiKey, version: int, path: Path, count: int, *, is_distinct: bool) -> Any:
+def wide_request(
+    key: ApiKey, version: int, path: Path, count: int, *, is_distinct: bool, topic_id: UUID = NO_ID
+) -> Any:
     """Return a request with `count` elements in the array at `path` and one in every other.
 
-    Distinct elements name resources that do not exist, equal ones name an existing resource.
+    Distinct elements name resources that do not exist, equal ones name an existing resource; `topic_id` is
+    that of the topic EXISTING.
     """
-    return _Builder(version, path, count, is_distinct).struct(request_type(key), ())
+    return _Builder(version, path, count, is_distinct, topic_id).struct(request_type(key), ())
+
+
+def existing_topic_id(address: tuple[str, int]) -> UUID:
+    """Return the id of the topic EXISTING."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=EXISTING),))
+    with RawClient(*address) as client:
+        return client.send_request(request, 12, MetadataResponse).topics[0].topic_id
 
 
 class _Builder:
-    def __init__(self, version: int, path: Path, count: int, is_distinct: bool) -> None:
+    def __init__(self, version: int, path: Path, count: int, is_distinct: bool, topic_id: UUID) -> None:
+        self._topic_id = topic_id
         self._version = version
         self._path = path
         self._count = count
@@ -102,9 +121,17 @@ class _Builder:
             on_path = self._path[: len(here)] == here
             if field.name in FIXED and not on_path and self._is_allowed(field.kind, FIXED[field.name]):
                 values[field.name] = FIXED[field.name]
+            elif field.name in _TOPIC_IDS and not self._has_topic_name(cls):
+                values[field.name] = UUID(int=number + 1) if self._is_distinct else self._topic_id
             else:
                 values[field.name] = self._value(field.kind, here, number, field.default)
         return cls(**values)
+
+    def _has_topic_name(self, cls: type[Struct]) -> bool:
+        """Return whether the topic is named, so that its id stays empty."""
+        return any(
+            each.name in _TOPIC_NAMES and self._version in each.kind.present for each in declared_fields(cls)
+        )
 
     def _is_allowed(self, kind: Kind, value: Any) -> bool:
         return value is not None or self._version in kind.nullable

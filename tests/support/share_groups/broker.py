@@ -182,12 +182,12 @@ class ShareBroker:
     ) -> share_acknowledge.PartitionData:
         """Send a ShareAcknowledge for partition 0 and return its result."""
         steps = self.acknowledge_steps(epoch, *acknowledged, member=member, is_renewal=is_renewal)
-        response: ShareAcknowledgeResponse = await (await self.slices.complete(steps))
+        response = await self.slices.complete(await (await self.slices.complete(steps)))
         return response.responses[0].partitions[0]
 
     def acknowledge_steps(
         self, epoch: int, *acknowledged: Acknowledged, member: str = "m", is_renewal: bool = False
-    ) -> Steps[asyncio.Future[ShareAcknowledgeResponse]]:
+    ) -> Steps[asyncio.Future[Steps[ShareAcknowledgeResponse]]]:
         """Return the steps that serve a ShareAcknowledge for partition 0."""
         batches = tuple(
             share_acknowledge.AcknowledgementBatch(

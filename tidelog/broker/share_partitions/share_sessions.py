@@ -17,7 +17,7 @@ I/O: none. Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -124,20 +124,26 @@ class ShareSessions:
         return session
 
     def update(
-        self, session: ShareSession, added: Sequence[TopicIdAndIndex], removed: Iterable[TopicIdAndIndex]
+        self, session: ShareSession, added: Sequence[TopicIdAndIndex], removed: Collection[TopicIdAndIndex]
     ) -> None:
         """Add and remove partitions. The session ends if it has too many: the member opens another one.
 
         Errors: KafkaError SHARE_SESSION_LIMIT_REACHED.
         """
         count_before = len(session.partitions)
+        added_count = len(added)
+        if added_count <= SESSION_PARTITIONS_MAX:
+            # Those that the session has already are in the request because of their acknowledgements.
+            added_count = sum(each not in session.partitions for each in added)
         try:
-            self._check_room(len(added), count_before)
+            self._check_room(added_count, count_before)
         except KafkaError:
             self.end(session)
             raise
         for partition in added:
             session.partitions.setdefault(partition, True)
+        if len(removed) > len(session.partitions):
+            removed = [partition for partition in session.partitions if partition in removed]
         for partition in removed:
             session.partitions.pop(partition, None)
         self._partition_count += len(session.partitions) - count_before

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.protocol.primitives import write_unsigned_varint
+from tidelog.protocol.steps import Steps
 from tidelog.protocol.views.fetch_response_view import Records, ResponsePart
 from tidelog.protocol.views.response_parts import NodeEndpoint, compact_string_field, node_endpoints_array
 
@@ -77,7 +78,7 @@ def encode_share_fetch_response(
     throttle_time_ms: int,
     lock_timeout_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
-) -> list[ResponsePart]:
+) -> Steps[list[ResponsePart]]:
     """Return the frame of a response without an error, with its size, in parts that are not empty."""
     first = out = bytearray(_SIZE_AND_CORRELATION.size)
     out.append(0)
@@ -99,6 +100,7 @@ def encode_share_fetch_response(
                 out = bytearray()
                 parts += (result.records, out)
             _write_acquired(out, result.acquired)
+            yield None
         out.append(0)
     out += node_endpoints_array(node_endpoints)
     out.append(0)

@@ -9,7 +9,12 @@ from typing import Final
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.frames import request_frame
-from tests.harness.hostile.large_arrays import array_paths, latest_versions, wide_request
+from tests.harness.hostile.large_arrays import (
+    array_paths,
+    existing_topic_id,
+    latest_versions,
+    wide_request,
+)
 from tidelog.protocol.registry import ApiKey, request_type
 
 ELEMENTS: Final = 40_000
@@ -58,6 +63,25 @@ SERVED: Final = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ApiKey.ADD_RAFT_VOTER,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 )
 """APIs with arrays in their requests."""
 
@@ -68,11 +92,12 @@ def _send_wide_requests(key: ApiKey, context: AttackContext) -> None:
         context.note("not served")
         return
     version = versions[key]
+    topic_id = existing_topic_id(context.target.address)
     count = context.size(ELEMENTS, 50)
     frames = {}
     for path in array_paths(request_type(key), version):
         for is_distinct in (True, False):
-            request = wide_request(key, version, path, count, is_distinct=is_distinct)
+            request = wide_request(key, version, path, count, is_distinct=is_distinct, topic_id=topic_id)
             name = ".".join(path) + (" distinct" if is_distinct else " repeated")
             frames[name] = request_frame(request, version)
     client = context.client()

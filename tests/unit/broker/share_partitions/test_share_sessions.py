@@ -87,6 +87,21 @@ def test_the_number_of_sessions_is_limited_but_a_member_can_open_its_session_aga
     assert code_of(failure) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_a_full_session_may_acknowledge_records_of_its_partitions() -> None:
+    """Requests name partitions whose records they acknowledge. They counted as further partitions."""
+    sessions = ShareSessions(10)
+    session = sessions.open(MEMBER, partitions(SESSION_PARTITIONS_MAX))
+    sessions.update(session, partitions(100), [])
+    assert len(session.partitions) == sessions.partition_count == SESSION_PARTITIONS_MAX
+
+
+def test_more_partitions_are_removed_than_the_session_has() -> None:
+    sessions = ShareSessions(10)
+    session = sessions.open(MEMBER, partitions(3))
+    sessions.update(session, [], partitions(10, first=1))
+    assert list(session.partitions) == partitions(1)
+
+
 def test_a_session_with_too_many_partitions_ends() -> None:
     sessions = ShareSessions(10)
     session = sessions.open(MEMBER, partitions(SESSION_PARTITIONS_MAX))

@@ -22,6 +22,7 @@ from tidelog.protocol.share_groups.fetch_response_view import (
     TopicResults,
     encode_share_fetch_response,
 )
+from tidelog.protocol.steps import run_steps
 from tidelog.protocol.views.response_parts import NodeEndpoint as Endpoint
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
@@ -54,13 +55,14 @@ def test_both_encoders_write_the_same_bytes(
     endpoints: list[Endpoint],
     version: int,
 ) -> None:
-    parts = encode_share_fetch_response(
+    steps = encode_share_fetch_response(
         correlation_id,
         topics,
         throttle_time_ms=throttle_time_ms,
         lock_timeout_ms=lock_timeout_ms,
         node_endpoints=endpoints,
     )
+    parts = run_steps(steps)
     message = ShareFetchResponse(
         throttle_time_ms=throttle_time_ms,
         acquisition_lock_timeout_ms=lock_timeout_ms,

@@ -22,7 +22,7 @@ from tidelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, map_items
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +56,11 @@ class AlterReplicaLogDirsHandler:
             )
             by_topic[topic_partition.topic].append(result)
             yield None
-        return AlterReplicaLogDirsResponse(
-            results=tuple(
-                AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(partitions))
-                for name, partitions in by_topic.items()
-            )
+        results = yield from map_items(
+            lambda topic: AlterReplicaLogDirTopicResult(topic_name=topic[0], partitions=tuple(topic[1])),
+            by_topic.items(),
         )
+        return AlterReplicaLogDirsResponse(results=results)
 
     def _alter(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         try:

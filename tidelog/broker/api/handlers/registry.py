@@ -284,7 +284,7 @@ def _register_share_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, offsets.describe, uses_slot=False)
     dispatcher.register(ApiKey.ALTER_SHARE_GROUP_OFFSETS, offsets.alter, uses_slot=False)
     dispatcher.register(ApiKey.DELETE_SHARE_GROUP_OFFSETS, offsets.delete, uses_slot=False)
-    register_share_group_state_apis(dispatcher, services.share_coordinator)
+    register_share_group_state_apis(dispatcher, services.share_coordinator, services.slices)
 
 
 def _register_streams_groups(dispatcher: Dispatcher, services: Services) -> None:

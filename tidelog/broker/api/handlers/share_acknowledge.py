@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
 from tidelog.broker.api.handlers.share_acknowledgements import (
-    AcknowledgeResult,
+    AcknowledgementBatch,
+    PendingResults,
     RenewalRules,
     ShareAcknowledger,
     check_member,
+    stored_result,
     when_stored,
 )
 from tidelog.broker.network.request_context import RequestContext
@@ -43,7 +45,7 @@ from tidelog.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, map_items
 
 FIRST_VERSION_WITH_RENEWAL: Final = 2
 
@@ -67,40 +69,42 @@ class ShareAcknowledgeHandler:
 
     def handle(
         self, context: RequestContext, request: ShareAcknowledgeRequest
-    ) -> Steps[asyncio.Future[ShareAcknowledgeResponse]]:
+    ) -> Steps[asyncio.Future[Steps[ShareAcknowledgeResponse]]]:
         """Return the future of the response. Raise KafkaError for an error of the whole request."""
         if not self._is_enabled():
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups need share.version 1")
         member = check_member(request.group_id, request.member_id)
         if request.share_session_epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session begins with ShareFetch")
+        requested: dict[TopicIdAndIndex, Sequence[AcknowledgementBatch]] = {}
+        for topic in request.topics:
+            for partition in topic.partitions:
+                name = TopicIdAndIndex(topic.topic_id, partition.partition_index)
+                requested[name] = partition.acknowledgement_batches
+                yield None
         session = self._sessions.sessions.next(member, request.share_session_epoch)
-        requested = {
-            TopicIdAndIndex(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
-            for topic in request.topics
-            for partition in topic.partitions
-        }
         rules = RenewalRules(context.header.api_version >= FIRST_VERSION_WITH_RENEWAL, request.is_renew_ack)
         is_last = request.share_session_epoch == FINAL_EPOCH
         with self._sessions.ending_on_failure(session, is_last=is_last):
             results = yield from self._acknowledger.acknowledge(context, member, requested, rules)
-        response: asyncio.Future[ShareAcknowledgeResponse] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[Steps[ShareAcknowledgeResponse]] = asyncio.get_running_loop().create_future()
 
-        def on_stored(stored: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
+        def on_stored() -> None:
             if is_last:
                 self._sessions.end(session)
             if not response.done():
-                response.set_result(self._response(context, member, stored))
+                response.set_result(self._response(context, member, results))
 
         when_stored(results, on_stored)
         return response
 
     def _response(
-        self, context: RequestContext, member: MemberKey, results: dict[TopicIdAndIndex, AcknowledgeResult]
-    ) -> ShareAcknowledgeResponse:
+        self, context: RequestContext, member: MemberKey, results: PendingResults
+    ) -> Steps[ShareAcknowledgeResponse]:
         topics: defaultdict[UUID, list[PartitionData]] = defaultdict(list)
         leaders: list[CurrentLeader | None] = []
-        for (topic_id, index), result in results.items():
+        for (topic_id, index), pending in results.items():
+            result = stored_result(pending)
             leader = None
             if result.error_code in ERRORS_THAT_NAME_THE_LEADER:
                 leader = self._leaders.leader_of(None, topic_id, index)
@@ -114,13 +118,15 @@ class ShareAcknowledgeHandler:
                     current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
                 )
             )
+            yield None
+        response_topics = yield from map_items(
+            lambda each: ShareAcknowledgeTopicResponse(topic_id=each[0], partitions=tuple(each[1])),
+            topics.items(),
+        )
         endpoints = self._leaders.endpoints(leaders, context.listener) if leaders else ()
         return ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=self._settings.limits_of(member.group_id).lock_duration_ms,
-            responses=tuple(
-                ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in topics.items()
-            ),
+            responses=response_topics,
             node_endpoints=tuple(
                 NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
                 for each in endpoints

@@ -125,33 +125,28 @@ class ShareAcknowledger:
         return (yield from self._share_partitions.acknowledge(key, member.member_id, acknowledged))
 
 
-def when_stored(
-    results: PendingResults, on_stored: Callable[[dict[TopicIdAndIndex, AcknowledgeResult]], None]
-) -> None:
-    """Call `on_stored` with the results when all changes are stored, at once if they are."""
+def when_stored(results: PendingResults, on_stored: Callable[[], None]) -> None:
+    """Call `on_stored` when all changes are stored, at once if they are."""
     pending = [each for each in results.values() if isinstance(each, asyncio.Future) and not each.done()]
     remaining = len(pending)
-
-    def final() -> dict[TopicIdAndIndex, AcknowledgeResult]:
-        return {
-            partition: _result_of(each.result()) if isinstance(each, asyncio.Future) else each
-            for partition, each in results.items()
-        }
 
     def on_done(_: asyncio.Future[ErrorCode]) -> None:
         nonlocal remaining
         remaining -= 1
         if not remaining:
-            on_stored(final())
+            on_stored()
 
     if not pending:
-        on_stored(final())
+        on_stored()
     for future in pending:
         future.add_done_callback(on_done)
 
 
-def _result_of(code: ErrorCode) -> AcknowledgeResult:
-    code = error_for_clients(code)
+def stored_result(pending: AcknowledgeResult | asyncio.Future[ErrorCode]) -> AcknowledgeResult:
+    """Return the result of a partition whose change is stored."""
+    if not isinstance(pending, asyncio.Future):
+        return pending
+    code = error_for_clients(pending.result())
     return AcknowledgeResult(code, code.text if code else None)
 
 

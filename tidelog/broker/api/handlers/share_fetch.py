@@ -18,10 +18,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
+from tidelog.broker.api.element_release import ElementRelease
 from tidelog.broker.api.handlers.share_acknowledgements import (
-    AcknowledgeResult,
+    AcknowledgementBatch,
     PendingResults,
     RenewalRules,
     ShareAcknowledger,
@@ -102,6 +103,14 @@ class ShareFetchParts:
     is_enabled: Callable[[], bool]
 
 
+class _NamedPartitions(NamedTuple):
+    """The partitions that a request adds to its session, acknowledges, and removes from its session."""
+
+    requested: dict[TopicIdAndIndex, None]
+    acknowledged: dict[TopicIdAndIndex, Sequence[AcknowledgementBatch]]
+    forgotten: dict[TopicIdAndIndex, None]
+
+
 @dataclass(slots=True)
 class _Fetch:
     """One request while it is served."""
@@ -121,6 +130,7 @@ class ShareFetchHandler:
 
     def __init__(self, parts: ShareFetchParts) -> None:
         self._parts = parts
+        self._element_release = ElementRelease(parts.slices)
         settings = parts.share_partitions.ports.settings
         self._responder = ShareFetchResponder(parts.replicas, parts.leaders, parts.traffic, settings)
 
@@ -153,13 +163,16 @@ class ShareFetchHandler:
         version = request.header.api_version
         if len(request.body) > LARGE_BODY_BYTES:
             message = yield from decode_in_steps(ShareFetchRequest, request.body, version)
+            self._element_release.after_request(request, message)
         else:
             message, _ = decode_prefix(ShareFetchRequest, request.body, version, 0)
         # The message is a copy.
         request.release_frame(keeps_message=True)
         try:
             member = self._check(request, message)
-            session = self._session(request, message, member)
+            named = yield from _named_partitions(message)
+            self._parts.slices.release_later(named.requested, named.forgotten)
+            session = self._session(request, message, member, named)
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 self._fail_later(request, message.max_wait_ms, error)
@@ -167,16 +180,10 @@ class ShareFetchHandler:
             raise
         fetch = _Fetch(request, member, session, message.share_session_epoch == FINAL_EPOCH)
         rules = RenewalRules(version >= FIRST_VERSION_WITH_RENEWAL, message.is_renew_ack)
-        requested = {
-            TopicIdAndIndex(topic.topic_id, each.partition_index): each.acknowledgement_batches
-            for topic in message.topics
-            for each in topic.partitions
-            if each.acknowledgement_batches
-        }
-        if requested:
+        if named.acknowledged:
             with self._parts.sessions.ending_on_failure(session, is_last=fetch.is_last):
                 fetch.acknowledged = yield from self._parts.acknowledger.acknowledge(
-                    request, member, requested, rules
+                    request, member, named.acknowledged, rules
                 )
         limits = self._limits(request, message, member)
         if message.is_renew_ack or fetch.is_last or not limits.max_records or not limits.max_bytes:
@@ -209,20 +216,16 @@ class ShareFetchHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(wrong)}, if isRenewAck is true.")
         return member
 
-    def _session(self, request: Request, message: ShareFetchRequest, member: MemberKey) -> ShareSession:
+    def _session(
+        self, request: Request, message: ShareFetchRequest, member: MemberKey, named: _NamedPartitions
+    ) -> ShareSession:
         """Return the session, with the partitions of the request unless it is the last one.
 
         Errors: those of ShareSessions; INVALID_REQUEST for acknowledgements in the first request.
         """
-        partitions = list(
-            dict.fromkeys(
-                TopicIdAndIndex(topic.topic_id, each.partition_index)
-                for topic in message.topics
-                for each in topic.partitions
-            )
-        )
+        partitions = list(named.requested)
         if message.share_session_epoch == INITIAL_EPOCH:
-            if any(each.acknowledgement_batches for topic in message.topics for each in topic.partitions):
+            if named.acknowledged:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "the first request of a share session cannot acknowledge"
                 )
@@ -231,12 +234,7 @@ class ShareFetchHandler:
         session = sessions.next(member, message.share_session_epoch)
         if message.share_session_epoch == FINAL_EPOCH:
             return session
-        forgotten = (
-            TopicIdAndIndex(topic.topic_id, index)
-            for topic in message.forgotten_topics_data
-            for index in topic.partitions
-        )
-        sessions.update(session, partitions, forgotten)
+        sessions.update(session, partitions, named.forgotten)
         return session
 
     def _fail_later(self, request: Request, max_wait_ms: int, error: KafkaError) -> None:
@@ -332,17 +330,34 @@ class ShareFetchHandler:
     def _complete(self, fetch: _Fetch) -> None:
         """Respond when the acknowledgements of the request are stored."""
 
-        def on_stored(acknowledged: dict[TopicIdAndIndex, AcknowledgeResult]) -> None:
+        def on_stored() -> None:
             if fetch.is_last:
                 self._parts.sessions.end(fetch.session)
             else:
                 self._parts.sessions.release_if_ended(fetch.session)
-            member = fetch.member
-            self._responder.respond(
-                fetch.request, fetch.session, member.group_id, fetch.results, acknowledged
+            steps = self._responder.respond(
+                fetch.request, fetch.session, fetch.member.group_id, fetch.results, fetch.acknowledged
             )
+            self._run(fetch.request, steps)
 
         when_stored(fetch.acknowledged, on_stored)
+
+
+def _named_partitions(message: ShareFetchRequest) -> Steps[_NamedPartitions]:
+    """Return the partitions that a request names, each once."""
+    named = _NamedPartitions({}, {}, {})
+    for topic in message.topics:
+        for each in topic.partitions:
+            partition = TopicIdAndIndex(topic.topic_id, each.partition_index)
+            named.requested[partition] = None
+            if each.acknowledgement_batches:
+                named.acknowledged[partition] = each.acknowledgement_batches
+            yield None
+    for forgotten in message.forgotten_topics_data:
+        for index in forgotten.partitions:
+            named.forgotten[TopicIdAndIndex(forgotten.topic_id, index)] = None
+            yield None
+    return named
 
 
 def _in_turn(partitions: list[TopicIdAndIndex], epoch: int) -> Sequence[TopicIdAndIndex]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 from uuid import UUID
 
-from tidelog.broker.api.handlers.share_acknowledgements import AcknowledgeResult
+from tidelog.broker.api.handlers.share_acknowledgements import PendingResults, stored_result
 from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.observability.topic_traffic import OTHER_TOPICS, TopicTraffic
 from tidelog.broker.partitions.current_leaders import (
@@ -23,6 +23,7 @@ from tidelog.protocol.share_groups.fetch_response_view import (
     TopicResults,
     encode_share_fetch_response,
 )
+from tidelog.protocol.steps import Steps
 
 
 class ShareFetchResponder:
@@ -46,8 +47,8 @@ class ShareFetchResponder:
         session: ShareSession,
         group_id: str,
         results: Mapping[TopicIdAndIndex, ShareFetchResult],
-        acknowledged: Mapping[TopicIdAndIndex, AcknowledgeResult],
-    ) -> None:
+        acknowledged: PendingResults,
+    ) -> Steps[None]:
         """Respond with the acquired records, and with the results of acknowledgements."""
         selected: dict[TopicIdAndIndex, ShareFetchResult] = {}
         size_bytes = 0
@@ -59,17 +60,19 @@ class ShareFetchResponder:
                 self._traffic.record_fetched(topic or OTHER_TOPICS, length)
             if session.must_send(partition, has_records=length > 0, has_error=result.error_code != 0):
                 selected[partition] = result
-        for partition, (code, text) in acknowledged.items():
+        for partition, pending in acknowledged.items():
             result = selected.setdefault(partition, ShareFetchResult())
-            result.acknowledge_error_code, result.acknowledge_error_message = code, text
+            result.acknowledge_error_code, result.acknowledge_error_message = stored_result(pending)
+            yield None
         self._traffic.record_fetch(len(results), replicated_bytes=0)
         throttle_time_ms = 0
         if request.quota is not None:
             throttle_time_ms = request.quota.throttle_fetch(request, size_bytes, keeps_records=True)
         leaders = self._set_leaders(selected)
-        parts = encode_share_fetch_response(
+        topics = yield from _by_topic(selected)
+        parts = yield from encode_share_fetch_response(
             request.header.correlation_id,
-            _by_topic(selected),
+            topics,
             throttle_time_ms=throttle_time_ms,
             lock_timeout_ms=self._settings.limits_of(group_id).lock_duration_ms,
             node_endpoints=self._leaders.endpoints(leaders, request.listener) if leaders else (),
@@ -88,8 +91,9 @@ class ShareFetchResponder:
         return leaders
 
 
-def _by_topic(results: Mapping[TopicIdAndIndex, ShareFetchResult]) -> list[TopicResults]:
+def _by_topic(results: Mapping[TopicIdAndIndex, ShareFetchResult]) -> Steps[list[TopicResults]]:
     topics: defaultdict[UUID, list[tuple[int, ShareFetchResult]]] = defaultdict(list)
     for (topic_id, index), result in results.items():
         topics[topic_id].append((index, result))
+        yield None
     return [TopicResults(topic_id, partitions) for topic_id, partitions in topics.items()]

@@ -24,6 +24,7 @@ from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -126,22 +127,9 @@ class ShareGroupOffsetsHandler:
             response = await self._groups.alter_offsets(replace(request, topics=visible))
         except KafkaError as error:
             return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
-        denied = tuple(
-            AlterShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                partitions=tuple(
-                    AlterShareGroupOffsetsResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=_DENIED,
-                        error_message=_DENIED.text,
-                    )
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-            if topic.topic_name not in allowed
-        )
-        return replace(response, responses=(*response.responses, *denied))
+        denied = (topic for topic in request.topics if topic.topic_name not in allowed)
+        results = await self._access.slices.complete(map_steps(_denied_alteration, denied))
+        return replace(response, responses=(*response.responses, *results))
 
     async def delete(
         self, context: RequestContext, request: DeleteShareGroupOffsetsRequest
@@ -155,14 +143,27 @@ class ShareGroupOffsetsHandler:
             response = await self._groups.delete_offsets(replace(request, topics=visible))
         except KafkaError as error:
             return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
-        denied = tuple(
-            DeleteShareGroupOffsetsResponseTopic(
-                topic_name=name, error_code=_DENIED, error_message=_DENIED.text
-            )
-            for name in names
-            if name not in allowed
-        )
-        return replace(response, responses=(*denied, *response.responses))
+        denied = (name for name in names if name not in allowed)
+        results = await self._access.slices.complete(map_items(_denied_deletion, denied))
+        return replace(response, responses=(*results, *response.responses))
+
+
+def _denied_alteration(
+    topic: AlterShareGroupOffsetsRequestTopic,
+) -> Steps[AlterShareGroupOffsetsResponseTopic]:
+    partitions = yield from map_items(
+        lambda partition: AlterShareGroupOffsetsResponsePartition(
+            partition_index=partition.partition_index, error_code=_DENIED, error_message=_DENIED.text
+        ),
+        topic.partitions,
+    )
+    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
+
+
+def _denied_deletion(name: str) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name, error_code=_DENIED, error_message=_DENIED.text
+    )
 
 
 def _denied_partition(index: int) -> DescribeShareGroupOffsetsResponsePartition:

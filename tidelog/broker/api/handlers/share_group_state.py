@@ -27,6 +27,7 @@ from tidelog.broker.coordinators.share.state_messages import (
     StateMessages,
 )
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
 
@@ -36,19 +37,25 @@ _Call = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
 class ShareGroupStateHandler:
     """Calls one method of the coordinator with the items of a request."""
 
-    def __init__(self, messages: StateMessages[Any, Any], call: _Call) -> None:
+    def __init__(self, messages: StateMessages[Any, Any], call: _Call, slices: Slices) -> None:
         self._messages = messages
         self._call = call
+        self._slices = slices
 
     async def handle(self, context: RequestContext, request: ApiMessage) -> ApiMessage:
         """Return the result of every share partition; errors are in the response."""
         if not getattr(request, "group_id", ""):
             return self._messages.response()
-        items = self._messages.items(request)
-        return self._messages.create_response(items, await self._call(items))
+        items = await self._slices.complete(self._messages.items(request))
+        results = await self._call(items)
+        response = await self._slices.complete(self._messages.create_response(items, results))
+        self._slices.release_later(items, results)
+        return response
 
 
-def register_share_group_state_apis(dispatcher: Dispatcher, coordinator: SharePersister) -> None:
+def register_share_group_state_apis(
+    dispatcher: Dispatcher, coordinator: SharePersister, slices: Slices
+) -> None:
     """Register the handlers. They wait for the coordinator's log, without a slot of the request channel."""
     apis: tuple[tuple[ApiKey, StateMessages[Any, Any], _Call], ...] = (
         (ApiKey.INITIALIZE_SHARE_GROUP_STATE, INITIALIZE, coordinator.initialize),
@@ -58,5 +65,5 @@ def register_share_group_state_apis(dispatcher: Dispatcher, coordinator: SharePe
         (ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, READ_SUMMARY, coordinator.read_summary),
     )
     for key, messages, call in apis:
-        handler = ShareGroupStateHandler(messages, call)
+        handler = ShareGroupStateHandler(messages, call, slices)
         dispatcher.register(key, handler.handle, uses_slot=False, may_wait=False)

@@ -28,6 +28,7 @@ from tidelog.protocol.messages import read_share_group_state as read
 from tidelog.protocol.messages import read_share_group_state_summary as read_summary
 from tidelog.protocol.messages import write_share_group_state as write
 from tidelog.protocol.schema import ApiMessage, Struct
+from tidelog.protocol.steps import Steps, map_items
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT", StateResult, StoredState, StateSummary)
@@ -49,7 +50,7 @@ class StateMessages(Generic[ItemT, ResultT]):
     result: type[ResultT]
     share_partition: Callable[[ItemT], SharePartitionKey]
     item_to_entry: Callable[[ItemT], Struct]
-    item_from_entry: Callable[[SharePartitionKey, Any], ItemT]
+    item_from_entry: Callable[[SharePartitionKey, Any, tuple[ShareStateBatch, ...]], ItemT]
     result_to_entry: Callable[[int, ResultT], Struct]
     result_from_entry: Callable[[Any], ResultT]
 
@@ -66,26 +67,28 @@ class StateMessages(Generic[ItemT, ResultT]):
             ),
         )
 
-    def items(self, request: Any) -> list[ItemT]:
+    def items(self, request: Any) -> Steps[list[ItemT]]:
         """Return the items of a request."""
-        return [
-            self.item_from_entry(SharePartitionKey(request.group_id, topic.topic_id, entry.partition), entry)
-            for topic in request.topics
-            for entry in topic.partitions
-        ]
+        items: list[ItemT] = []
+        for topic in request.topics:
+            for entry in topic.partitions:
+                share_partition = SharePartitionKey(request.group_id, topic.topic_id, entry.partition)
+                batches = yield from map_items(_batch, getattr(entry, "state_batches", ()))
+                items.append(self.item_from_entry(share_partition, entry, batches))
+                yield None
+        return items
 
-    def create_response(self, items: Sequence[ItemT], results: Sequence[ResultT]) -> ApiMessage:
+    def create_response(self, items: Sequence[ItemT], results: Sequence[ResultT]) -> Steps[ApiMessage]:
         """Return the response with the result of each item."""
         topics: defaultdict[UUID, list[Struct]] = defaultdict(list)
         for item, result in zip(items, results, strict=True):
             share_partition = self.share_partition(item)
             topics[share_partition.topic_id].append(self.result_to_entry(share_partition.partition, result))
-        return self.response(
-            results=tuple(
-                self.response_topic(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in topics.items()
-            )
+            yield None
+        response_topics = yield from map_items(
+            lambda topic: self.response_topic(topic_id=topic[0], partitions=tuple(topic[1])), topics.items()
         )
+        return self.response(results=response_topics)
 
     def results(self, items: Sequence[ItemT], response: Any) -> list[ResultT]:
         """Return the result of each item; an item without a result has UNKNOWN_SERVER_ERROR."""
@@ -129,11 +132,8 @@ def _stored_state_entry(partition: int, result: StoredState) -> read.PartitionRe
     )
 
 
-def _batches(entries: Sequence[Any]) -> tuple[ShareStateBatch, ...]:
-    return tuple(
-        ShareStateBatch(entry.first_offset, entry.last_offset, entry.delivery_state, entry.delivery_count)
-        for entry in entries
-    )
+def _batch(entry: Any) -> ShareStateBatch:
+    return ShareStateBatch(entry.first_offset, entry.last_offset, entry.delivery_state, entry.delivery_count)
 
 
 INITIALIZE: Final[StateMessages[InitialState, StateResult]] = StateMessages(
@@ -148,7 +148,7 @@ INITIALIZE: Final[StateMessages[InitialState, StateResult]] = StateMessages(
         state_epoch=item.state_epoch,
         start_offset=item.start_offset,
     ),
-    item_from_entry=lambda share_partition, entry: InitialState(
+    item_from_entry=lambda share_partition, entry, _: InitialState(
         share_partition=share_partition, state_epoch=entry.state_epoch, start_offset=entry.start_offset
     ),
     result_to_entry=lambda partition, result: initialize.PartitionResult(
@@ -167,7 +167,7 @@ READ: Final[StateMessages[StateRead, StoredState]] = StateMessages(
     item_to_entry=lambda item: read.PartitionData(
         partition=item.share_partition.partition, leader_epoch=item.leader_epoch
     ),
-    item_from_entry=lambda share_partition, entry: StateRead(
+    item_from_entry=lambda share_partition, entry, _: StateRead(
         share_partition=share_partition, leader_epoch=entry.leader_epoch
     ),
     result_to_entry=_stored_state_entry,
@@ -176,7 +176,7 @@ READ: Final[StateMessages[StateRead, StoredState]] = StateMessages(
         error_message=entry.error_message,
         state_epoch=entry.state_epoch,
         start_offset=entry.start_offset,
-        batches=_batches(entry.state_batches),
+        batches=tuple(map(_batch, entry.state_batches)),
     ),
 )
 
@@ -203,13 +203,13 @@ WRITE: Final[StateMessages[StateWrite, StateResult]] = StateMessages(
             for batch in item.batches
         ),
     ),
-    item_from_entry=lambda share_partition, entry: StateWrite(
+    item_from_entry=lambda share_partition, entry, batches: StateWrite(
         share_partition=share_partition,
         state_epoch=entry.state_epoch,
         leader_epoch=entry.leader_epoch,
         start_offset=entry.start_offset,
         delivery_complete_count=entry.delivery_complete_count,
-        batches=_batches(entry.state_batches),
+        batches=batches,
     ),
     result_to_entry=lambda partition, result: write.PartitionResult(
         partition=partition, error_code=result.error_code, error_message=result.error_message
@@ -225,7 +225,7 @@ DELETE: Final[StateMessages[SharePartitionKey, StateResult]] = StateMessages(
     result=StateResult,
     share_partition=lambda item: item,
     item_to_entry=lambda item: delete.PartitionData(partition=item.partition),
-    item_from_entry=lambda share_partition, entry: share_partition,
+    item_from_entry=lambda share_partition, entry, _: share_partition,
     result_to_entry=lambda partition, result: delete.PartitionResult(
         partition=partition, error_code=result.error_code, error_message=result.error_message
     ),
@@ -242,7 +242,7 @@ READ_SUMMARY: Final[StateMessages[StateRead, StateSummary]] = StateMessages(
     item_to_entry=lambda item: read_summary.PartitionData(
         partition=item.share_partition.partition, leader_epoch=item.leader_epoch
     ),
-    item_from_entry=lambda share_partition, entry: StateRead(
+    item_from_entry=lambda share_partition, entry, _: StateRead(
         share_partition=share_partition, leader_epoch=entry.leader_epoch
     ),
     result_to_entry=lambda partition, result: read_summary.PartitionResult(

@@ -22,6 +22,7 @@ from tidelog.broker.coordinators.share.persister import SharePartitionKey, State
 from tidelog.broker.coordinators.share.state_messages import READ
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.steps import run_steps
 
 TOPIC = UUID(int=7)
 
@@ -70,9 +71,9 @@ class Cluster:
         return SimpleNamespace(topics_by_name=topics, brokers=brokers)
 
     async def request(self, broker: int, message: Any, response: Any) -> Any:
-        items = READ.items(message)
+        items = run_steps(READ.items(message))
         self.requests.append((broker, message.group_id, [item.share_partition.partition for item in items]))
-        return READ.create_response(items, [self.respond(broker, item) for item in items])
+        return run_steps(READ.create_response(items, [self.respond(broker, item) for item in items]))
 
     def state(self, broker: int, read: StateRead) -> StoredState:
         return StoredState(state_epoch=broker, start_offset=read.share_partition.partition)
@@ -149,7 +150,7 @@ async def test_requests_with_many_states_are_sent_one_after_the_other(cluster: C
 
     async def slow_request(broker: int, message: Any, response: Any) -> Any:
         nonlocal at_once, most_at_once
-        count = len(READ.items(message))
+        count = len(run_steps(READ.items(message)))
         at_once += count
         most_at_once = max(most_at_once, at_once)
         await loop_iterations(3)

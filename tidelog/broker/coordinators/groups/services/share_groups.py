@@ -42,7 +42,7 @@ from tidelog.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, map_steps
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class ShareGroupService:
         self._shards = shards
         self._image = ports.image
         self._persister = ports.persister
+        self._slices = ports.slices
         self.offset_descriptions = ShareOffsetDescriptions(shards, ports)
 
     # Members
@@ -131,8 +132,11 @@ class ShareGroupService:
 
     async def alter_offsets(self, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
         """Set start offsets. Errors of partitions are in the reply; other errors raise KafkaError."""
+        offsets = self._shards.active_shard(request.group_id).coordinator.shares.offsets
+        requested = await self._slices.complete(offsets.find_partitions(request))
+        # Meanwhile, another node may have become the coordinator.
         shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.shares.offsets.alter(request, shard.now())
+        outcome = shard.coordinator.shares.offsets.alter(request.group_id, requested, shard.now())
         await self._shards.write(shard, outcome.writes)
         topics, states = outcome.reply
         if states:
@@ -142,7 +146,9 @@ class ShareGroupService:
                 for state, result in zip(states, results, strict=True)
                 if result.error_code
             }
-            topics = [_with_errors(topic, errors) for topic in topics]
+            if errors:
+                with_errors = map_steps(lambda topic: _with_errors(topic, errors), topics)
+                return AlterShareGroupOffsetsResponse(responses=await self._slices.complete(with_errors))
         return AlterShareGroupOffsetsResponse(responses=tuple(topics))
 
     async def delete_offsets(
@@ -151,9 +157,12 @@ class ShareGroupService:
         """Delete the states of topics. Errors of topics are in the reply; other errors raise KafkaError."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        names = (topic.topic_name for topic in request.topics)
+        offsets = self._shards.active_shard(request.group_id).coordinator.shares.offsets
+        topics, unknown = await self._slices.complete(offsets.find_topics(names))
+        # Meanwhile, another node may have become the coordinator.
         shard = self._shards.active_shard(request.group_id)
-        names = [topic.topic_name for topic in request.topics]
-        outcome = shard.coordinator.shares.offsets.begin_deletion(request.group_id, names)
+        outcome = shard.coordinator.shares.offsets.begin_deletion(request.group_id, topics)
         await self._shards.write(shard, outcome.writes)
         deletion = outcome.reply
         errors = await self._delete_states(request.group_id, deletion.states)
@@ -166,7 +175,7 @@ class ShareGroupService:
             )
             for topic_id, name in deletion.names.items()
         ]
-        return DeleteShareGroupOffsetsResponse(responses=(*deletion.errors, *results))
+        return DeleteShareGroupOffsetsResponse(responses=(*unknown, *deletion.errors, *results))
 
     def exists(self, group_id: str) -> bool:
         """Return whether this node coordinates a share group with the id."""
@@ -213,7 +222,7 @@ class ShareGroupService:
 
 def _with_errors(
     topic: AlterShareGroupOffsetsResponseTopic, errors: Mapping[tuple[UUID, int], StateResult]
-) -> AlterShareGroupOffsetsResponseTopic:
+) -> Steps[AlterShareGroupOffsetsResponseTopic]:
     """Return the results of a topic with the errors of the share coordinators."""
     partitions = []
     for result in topic.partitions:
@@ -222,4 +231,5 @@ def _with_errors(
             partitions.append(result)
         else:
             partitions.append(replace(result, error_code=error.error_code, error_message=error.error_message))
+        yield None
     return replace(topic, partitions=tuple(partitions))

@@ -37,6 +37,7 @@ from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from tidelog.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
+from tidelog.protocol.steps import Steps
 
 _NO_OFFSETS = "There is no offset information to delete."
 
@@ -46,6 +47,14 @@ class OffsetAlteration(NamedTuple):
 
     topics: list[AlterShareGroupOffsetsResponseTopic]
     to_initialize: list[InitialState]
+
+
+class RequestedOffsets(NamedTuple):
+    """The results of the topics of a request, its existing partitions, and their new offsets."""
+
+    results: list[AlterShareGroupOffsetsResponseTopic]
+    partitions: dict[UUID, TopicPartitions]
+    offsets: dict[tuple[UUID, int], int]
 
 
 class OffsetDeletion(NamedTuple):
@@ -101,18 +110,21 @@ class ShareOffsetCommands:
 
     # New offsets
 
-    def alter(self, request: AlterShareGroupOffsetsRequest, now: Moment) -> Outcome[OffsetAlteration]:
+    def find_partitions(self, request: AlterShareGroupOffsetsRequest) -> Steps[RequestedOffsets]:
+        """Return the partitions whose offsets `alter` sets."""
+        requested = RequestedOffsets([], {}, {})
+        for topic in request.topics:
+            requested.results.append((yield from self._find_partitions_of(topic, requested)))
+        return requested
+
+    def alter(self, group_id: str, requested: RequestedOffsets, now: Moment) -> Outcome[OffsetAlteration]:
         """Set start offsets of a group without members, which is created if necessary.
 
         Raise GROUP_ID_NOT_FOUND for a group of another type, NON_EMPTY_GROUP if there are members.
         """
-        group = self._lookup.to_join(request.group_id)
+        group = self._lookup.to_join(group_id)
         _check_empty(group)
-        results = []
-        partitions: dict[UUID, TopicPartitions] = {}
-        offsets: dict[tuple[UUID, int], int] = {}
-        for topic in request.topics:
-            results.append(self._alter_topic(topic, partitions, offsets))
+        results, partitions, offsets = requested
         if not partitions:
             return Outcome(OffsetAlteration(results, []))
         changed = group.state_partitions.begin_initialization(partitions)
@@ -120,23 +132,21 @@ class ShareOffsetCommands:
         states = initial_states(group.group_id, group.epochs.group_epoch, partitions, offsets)
         return Outcome(OffsetAlteration(results, states), _writes(group, changed))
 
-    def _alter_topic(
-        self,
-        requested: AlterShareGroupOffsetsRequestTopic,
-        partitions: dict[UUID, TopicPartitions],
-        offsets: dict[tuple[UUID, int], int],
-    ) -> AlterShareGroupOffsetsResponseTopic:
+    def _find_partitions_of(
+        self, requested_topic: AlterShareGroupOffsetsRequestTopic, requested: RequestedOffsets
+    ) -> Steps[AlterShareGroupOffsetsResponseTopic]:
         """Return the result of a topic; add its existing partitions and their offsets."""
-        topic = self._topics.by_name(requested.topic_name)
+        topic = self._topics.by_name(requested_topic.topic_name)
         results = []
         indexes = set()
-        for partition in requested.partitions:
+        for partition in requested_topic.partitions:
+            yield None
             index, error = partition.partition_index, ErrorCode.NONE
             if topic is None or index not in topic.partitions:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 indexes.add(index)
-                offsets[topic.id, index] = partition.start_offset
+                requested.offsets[topic.id, index] = partition.start_offset
             results.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=index,
@@ -146,18 +156,33 @@ class ShareOffsetCommands:
             )
         if topic is None:
             return AlterShareGroupOffsetsResponseTopic(
-                topic_name=requested.topic_name, partitions=tuple(results)
+                topic_name=requested_topic.topic_name, partitions=tuple(results)
             )
         if indexes:
-            partitions[topic.id] = TopicPartitions(topic.name, frozenset(indexes))
+            requested.partitions[topic.id] = TopicPartitions(topic.name, frozenset(indexes))
         return AlterShareGroupOffsetsResponseTopic(
             topic_name=topic.name, topic_id=topic.id, partitions=tuple(results)
         )
 
     # Deletion
 
-    def begin_deletion(self, group_id: str, topic_names: Iterable[str]) -> Outcome[OffsetDeletion]:
-        """Begin to delete the states of topics of a group without members.
+    def find_topics(
+        self, names: Iterable[str]
+    ) -> Steps[tuple[dict[UUID, str], list[DeleteShareGroupOffsetsResponseTopic]]]:
+        """Return the names of existing topics by id, and the errors of the others."""
+        topics: dict[UUID, str] = {}
+        errors: list[DeleteShareGroupOffsetsResponseTopic] = []
+        for name in names:
+            topic = self._topics.by_name(name)
+            if topic is None:
+                errors.append(_deletion_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text))
+            else:
+                topics[topic.id] = name
+            yield None
+        return topics, errors
+
+    def begin_deletion(self, group_id: str, topics: Mapping[UUID, str]) -> Outcome[OffsetDeletion]:
+        """Begin to delete the states of topics, with names by id, of a group without members.
 
         Raise GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
         """
@@ -167,20 +192,17 @@ class ShareOffsetCommands:
         errors: list[DeleteShareGroupOffsetsResponseTopic] = []
         names: dict[UUID, str] = {}
         states: list[SharePartitionKey] = []
-        for name in topic_names:
-            topic = self._topics.by_name(name)
-            if topic is None:
-                errors.append(_deletion_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text))
-                continue
-            if topic.id in current.initialized:
-                indexes: Collection[int] = current.initialized[topic.id].partitions
-            elif topic.id in current.deleting:
+        for topic_id, name in topics.items():
+            topic = self._topics.by_id(topic_id)
+            if topic_id in current.initialized:
+                indexes: Collection[int] = current.initialized[topic_id].partitions
+            elif topic_id in current.deleting and topic is not None:
                 indexes = topic.partitions.keys()
             else:
                 errors.append(_deletion_error(name, _NO_OFFSETS))
                 continue
-            names[topic.id] = name
-            states += [SharePartitionKey(group_id, topic.id, index) for index in sorted(indexes)]
+            names[topic_id] = name
+            states += [SharePartitionKey(group_id, topic_id, index) for index in sorted(indexes)]
         writes = _writes(group, current.begin_deletion(names)) if names else NO_WRITES
         return Outcome(OffsetDeletion(errors, names, states), writes)
 
