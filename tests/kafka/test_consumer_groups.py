@@ -124,13 +124,16 @@ class Members:
 
 
 def descriptions(tools: KafkaTools, coordinator: Node) -> list[str]:
-    """Return what kafka-consumer-groups shows of the group, without the address of its coordinator."""
+    """Return what Kafka's programs show of the group and its topic, without the coordinator's address."""
     host, _, port = coordinator.address.partition(":")
     shown = []
     for options in (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose")):
         text = tools.run("kafka-consumer-groups", "--describe", "--group", "moving", *options)
         text = text.replace(f"{host}:{port}", "COORDINATOR").replace(f"({coordinator.number})", "(ID)")
         shown.append("\n".join(sorted(" ".join(line.split()) for line in text.splitlines())))
+    shown.append(tools.run("kafka-consumer-groups", "--list", "--type", "consumer", "--state"))
+    for time in ("-1", "-2", "-3"):
+        shown.append(tools.run("kafka-get-offsets", "--topic", "tides", "--time", time))
     return shown
 
 
