@@ -42,7 +42,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # A facade: its offsets, appends, reads and truncations; all else are methods of its eleven parts.
     "tidelog.storage.log.partition_log:PartitionLog": 35,
     # The methods of the file system's port, and the faults.
-    "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 27,
+    "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,
     # The methods of an event loop of asyncio.
     "tidelog.testing.simulation.event_loop:SimulatedLoop": 25,
 }

@@ -1,30 +1,20 @@
 """Bounded pools of threads for blocking calls, such as those of a storage manager.
 
 The event loop counts running and waiting calls; threads only run calls and return their results. Therefore
-the loop and the threads share only two queues, and a pool can be made smaller while its threads are busy.
-
-Threads are daemon threads: a call without a timeout that hangs does not keep the process from ending.
+a pool can be made smaller while its threads are busy.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-_log = logging.getLogger(__name__)
-
-_STARTER: Final = ThreadPoolExecutor(1, "remote-thread-starter")
-"""Starts the threads of all pools.
-
-`Thread.start` waits until the new thread runs, which takes up to tens of milliseconds on a busy machine.
-"""
+from tidelog.base.threads import SYSTEM_THREADS, Threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,16 +43,16 @@ class BoundedPool:
     I/O: none of its own. Used from one event loop only.
     """
 
-    def __init__(self, name: str, threads: int, max_pending: int | None = None) -> None:
+    def __init__(
+        self, name: str, threads: int, max_pending: int | None = None, *, starter: Threads = SYSTEM_THREADS
+    ) -> None:
         assert threads >= 1, f"pool {name} of {threads} threads"
         self.name = name
+        self._threads = starter.call_threads(name)
         self._limit = threads
         self._max_pending = max_pending
         self._waiting: deque[_Call] = deque()
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._threads = 0
         self._busy = 0
-        self._started_count = 0
         self._is_closed = False
 
     @property
@@ -122,62 +112,30 @@ class BoundedPool:
             if call.outcome.done():
                 continue  # cancelled while it waited
             self._busy += 1
-            if self._busy > self._threads:
-                self._start_thread()
-            self._calls.put(call)
+            future = self._threads.submit(call.function, self._busy)
+            future.add_done_callback(lambda ended, call=call: self._report(call, ended))  # type: ignore[misc]
 
-    def _start_thread(self) -> None:
-        self._threads += 1
-        self._started_count += 1
-        name = f"{self.name}-{self._started_count}"
-        thread = threading.Thread(
-            target=_work, args=(self._calls, self._on_call_ended), name=name, daemon=True
-        )
-        _STARTER.submit(_start, thread)
+    def _report(self, call: _Call, ended: Future[Any]) -> None:
+        """Report the end of `call` to the loop; called in the thread that has run it."""
+        with suppress(RuntimeError):  # the loop is closed; no task waits for the result
+            call.loop.call_soon_threadsafe(self._on_call_ended, call, ended)
 
     def _end_idle_threads(self) -> None:
         """End idle threads above the limit."""
-        needed = 0 if self._is_closed else self._limit
-        while self._threads > max(needed, self._busy):
-            self._threads -= 1
-            self._calls.put(None)
+        self._threads.keep(max(0 if self._is_closed else self._limit, self._busy))
 
-    def _on_call_ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
+    def _on_call_ended(self, call: _Call, ended: Future[Any]) -> None:
         """Complete `call` on the loop after its thread has run it."""
         self._busy -= 1
         outcome = call.outcome
         if not outcome.done():
+            error = ended.exception()
             if error is None:
-                outcome.set_result(result)
+                outcome.set_result(ended.result())
             else:
-                outcome.set_exception(error)
+                outcome.set_exception(_for_a_future(error))
         self._end_idle_threads()
         self._dispatch()
-
-
-def _start(thread: threading.Thread) -> None:
-    try:
-        thread.start()
-    except RuntimeError as error:
-        _log.error(
-            "Cannot start thread %s; the other threads of the pool run its calls: %s", thread.name, error
-        )
-
-
-def _work(
-    calls: SimpleQueue[_Call | None], on_call_ended: Callable[[_Call, Any, BaseException | None], None]
-) -> None:
-    while (call := calls.get()) is not None:
-        result, error = None, None
-        try:
-            result = call.function()
-        except BaseException as raised:
-            error = _for_a_future(raised)
-        try:
-            call.loop.call_soon_threadsafe(on_call_ended, call, result, error)
-        except RuntimeError:
-            return  # the loop is closed; no task waits for the result
-        del call, result, error
 
 
 def _for_a_future(error: BaseException) -> BaseException:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from tests.sim.cluster.coverage import Coverage
+from tests.sim.cluster.operation_crashes import OperationCrashes, fail_power
 from tests.sim.cluster.plan import Plan
 from tests.sim.cluster.replication import is_fully_replicated
 from tests.sim.cluster.states import states_of
+from tests.sim.cluster.store_faults import StoreKill, disturb
 from tidelog.testing.simulation.cluster import SimulatedNode
 from tidelog.testing.simulation.scheduler import MS, SECOND
 from tidelog.testing.simulation.simulation import Simulation
@@ -27,6 +29,8 @@ class Faults:
         self._random = simulation.scheduler.rng
         self._cluster = simulation.cluster
         self._plan = plan
+        self._store_kill = StoreKill(simulation.cluster, self._restart_later)
+        self._operation_crashes = OperationCrashes(self._random)
         self._is_stopped = False
         self._has_lost_unsynced = False
         """Whether a node lost power since all partitions were last fully replicated."""
@@ -45,6 +49,10 @@ class Faults:
             "full_disk": self._full_disk,
             "failed_fsync": self._failed_fsync,
             "clock_step": self._clock_step,
+            "kill_at_write": self._kill_at_write,
+            "power_at_write": self._fail_power_at_write,
+            "store": self._disturb_store,
+            "store_kill": self._kill_at_store_request,
         }
         for name in plan.faults.enabled():
             self._schedule(name, getattr(plan.faults, name), actions[name])
@@ -53,6 +61,9 @@ class Faults:
         """End all faults, and start the nodes that do not run."""
         self._is_stopped = True
         self._cluster.network.heal()
+        self._store_kill.disarm()
+        self._operation_crashes.disarm()
+        self._heal_store()
         for node in self._cluster.nodes.values():
             node.machine.state.disk_delay_ns_max = 0
             node.machine.state.disk.free_bytes = None
@@ -248,4 +259,43 @@ class Faults:
         step_ms = self._random.choice((-3_600_000, -5_000, 300, 60_000))
         self._note(f"the wall clock of node {node.node_id} jumps by {step_ms} ms")
         node.machine.state.wall_ahead_ms += step_ms
+        return True
+
+    def _kill_at_write(self) -> bool:
+        def crash(node: SimulatedNode, text: str) -> None:
+            self._note(f"node {node.node_id} is killed before: {text}")
+            self._restart_later(node)
+            node.kill_at_operation()
+
+        return self._arm(crash)
+
+    def _fail_power_at_write(self) -> bool:
+        def crash(node: SimulatedNode, text: str) -> None:
+            if self._may_lose_unsynced():
+                self._note(f"the power of node {node.node_id} fails within: {text}")
+                self._restart_later(node)
+                fail_power(node)
+
+        return self._arm(crash)
+
+    def _arm(self, crash: Callable[[SimulatedNode, str], None]) -> bool:
+        node = self._running_node()
+        if node is None:
+            return False
+        self._note(self._operation_crashes.arm(node, crash))
+        return True
+
+    # ---- object store
+
+    def _disturb_store(self) -> bool:
+        self._note(disturb(self._cluster.bucket, self._random))
+        self._schedule_after(CUT_S, self._heal_store)
+        return True
+
+    def _heal_store(self) -> None:
+        self._note("the store is repaired")
+        self._cluster.bucket.heal()
+
+    def _kill_at_store_request(self) -> bool:
+        self._store_kill.arm(self._random)
         return True

@@ -29,6 +29,10 @@ class FaultRates:
     full_disk: float = 0.0
     failed_fsync: float = 0.0
     clock_step: float = 0.0
+    kill_at_write: float = 0.0
+    power_at_write: float = 0.0
+    store: float = 0.0
+    store_kill: float = 0.0
 
     def enabled(self) -> list[str]:
         """Return the names of the kinds that happen."""
@@ -80,6 +84,25 @@ def _without_two_unclean_ends(faults: FaultRates, random: Random) -> FaultRates:
     return replace(faults, kill=0.0, full_disk=0.0)
 
 
+def with_store_faults(faults: FaultRates, random: Random, *, syncs_every_append: bool) -> FaultRates:
+    """Return rates with faults of the object store; `store_kill` is an unclean end, as `kill` is."""
+    store, store_kill = random.choice((0.0, 2.0, 6.0)), random.choice((0.0, 3.0))
+    may_kill = syncs_every_append or not (faults.power or faults.failed_fsync)
+    return replace(faults, store=store, store_kill=store_kill if may_kill else 0.0)
+
+
+def with_crashes_at_writes(faults: FaultRates, random: Random, *, syncs_every_append: bool) -> FaultRates:
+    """Return rates with nodes that end within a change of their disk, in a way that `faults` allow."""
+    kill, power = random.choice((0.0, 0.0, 1.0, 4.0)), random.choice((0.0, 0.0, 1.0, 4.0))
+    if not syncs_every_append:
+        loses_unsynced = faults.power or faults.failed_fsync
+        is_killed = faults.kill or faults.full_disk or faults.store_kill
+        kill, power = (0.0 if loses_unsynced else kill), (0.0 if is_killed else power)
+        if kill and power:
+            power = 0.0
+    return replace(faults, kill_at_write=kill, power_at_write=power)
+
+
 def plan_of(seed: int) -> Plan:
     """Return the plan of `seed`."""
     random = Random(seed * 2 + 1)
@@ -118,6 +141,9 @@ def plan_of(seed: int) -> Plan:
     workloads = workloads_of(more)
     for workload in workloads:
         config.update(SETTINGS[workload])
+    if "tiering" in workloads:
+        faults = with_store_faults(faults, more, syncs_every_append=syncs_every_append)
+    faults = with_crashes_at_writes(faults, Random(seed * 2 + 5), syncs_every_append=syncs_every_append)
     return Plan(
         nodes=random.choice((3, 3, 3, 3, 4, 5)),
         safety_s=random.choice((5.0, 10.0, 20.0)),

@@ -25,19 +25,20 @@ _PARKED_FETCH_BYTES_MAX: Final = 50_000
 """A parked fetch of a follower, with some partitions."""
 
 
-def check_at_rest(cluster: SimulatedCluster, fetchers: int) -> None:
-    """Check the queues of all nodes; each has `fetchers` for each other node. Errors: Violation."""
-    followers = (len(cluster.nodes) - 1) * fetchers
+def check_at_rest(cluster: SimulatedCluster, fetchers: int, *, is_tiered: bool) -> None:
+    """Check the queues of all nodes; each has `fetchers` for each other node. Errors: Violation.
+
+    `is_tiered`: each node has a consumer of the metadata of remote segments.
+    """
+    readers = (len(cluster.nodes) - 1) * fetchers + (len(cluster.nodes) if is_tiered else 0)
     for node in running_brokers(cluster):
         gauges = Gauges(node)
         for name, *labels in _EMPTY:
             if value := gauges.total(name, *labels):
                 raise Violation(f"node {node.node_id} at rest: {name} {' '.join(labels)} is {value:g}, not 0")
         fetches = gauges.total(_PURGATORY, "Fetch")
-        if fetches > followers:
-            raise Violation(
-                f"node {node.node_id} at rest: {fetches:g} parked fetches of {followers} followers"
-            )
+        if fetches > readers:
+            raise Violation(f"node {node.node_id} at rest: {fetches:g} parked fetches of {readers} readers")
         parked_bytes = gauges.total("kafka_server_parkedrequests_bytes")
         if parked_bytes > fetches * _PARKED_FETCH_BYTES_MAX:
             raise Violation(

@@ -109,7 +109,8 @@ class Run:
             self._stop(readers)
             self._check_transactions()
             simulation.run_for(SETTLE_S)
-            check_at_rest(simulation.cluster, int(plan.config.get("num.replica.fetchers", "1")))
+            fetchers = int(plan.config.get("num.replica.fetchers", "1"))
+            check_at_rest(simulation.cluster, fetchers, is_tiered="tiering" in plan.workloads)
         return Outcome(
             self.seed, simulation.trace.digest(), simulation.now_s, simulation.scheduler.event_count,
             self.ledger.sent, len(self.ledger.acknowledged), repeated, recovery_s, dict(faults.counts),

@@ -5,14 +5,16 @@ Each safeguard has a plan: the faults that it protects against, at a high rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from tests.sim.ablation import Ablation, replace_rules
 from tests.sim.cluster.plan import FaultRates, Plan
+from tests.sim.cluster.workloads.settings import SETTINGS
+from tests.sim.cluster.workloads.tier_invariants import FINISHED
 from tidelog.broker.controller.handlers import allocate_producer_ids
 from tidelog.broker.coordinators.transactions.timeouts import TransactionTimeouts
 from tidelog.broker.partitions.delayed_produce import PartitionAppend
@@ -26,11 +28,21 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 from tidelog.protocol.ids import BrokerId, Offset
+from tidelog.remote.copying import task as copy_task
+from tidelog.remote.copying.plan import segments_to_copy
+from tidelog.remote.copying.segment_copy import SegmentCopy
+from tidelog.remote.expiry import plan as expiry_plan
+from tidelog.remote.expiry.plan import Reason
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import StoreUnavailable
+from tidelog.remote.tasks.local_segments import LocalSegment
 from tidelog.storage.disk import checkpoints
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import Buffer, FileSystem
 from tidelog.storage.log.durability import Durability
 from tidelog.storage.log.flush import FlushPlan
+from tidelog.storage.log.remote_border import RemoteBorder
+from tidelog.storage.log.tiered_retention import RemoteBounds
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.recovery import log_loader, recovery
 
@@ -54,6 +66,10 @@ class Safeguard(Enum):
         "KIP-98: a consumer with read_committed omits the records of aborted transactions"
     )
     TRANSACTIONS_TIME_OUT = "the coordinator aborts a transaction whose producer has disappeared"
+    LOCAL_SEGMENTS_KEPT_UNTIL_COPIED = "KIP-405: only segments in remote storage are deleted locally"
+    COPIES_BELOW_LAST_STABLE_OFFSET = "KIP-405: no record is copied that may still be truncated or aborted"
+    OBJECTS_BEFORE_FINISHED = "KIP-405: a copy is finished only after the store has confirmed its objects"
+    UNFINISHED_COPIES_DELETED = "KIP-405: the leader deletes copies and deletions that have not ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +115,30 @@ def _ignore_failed_fsync(plan: FlushPlan) -> None:
         _run_flush(plan)
 
 
+def _bounds_of_log_end(border: RemoteBorder) -> RemoteBounds:
+    offsets = border._offsets
+    return RemoteBounds(offsets.local_log_start_offset, offsets.log_end_offset - 1, True)
+
+
+def _all_sealed_segments(segments: Sequence[LocalSegment], **limits: Any) -> list[LocalSegment]:
+    return segments_to_copy(segments, **{**limits, "last_stable_offset": 1 << 62})
+
+
+_store = SegmentCopy.store
+
+
+async def _ignore_failed_store(copy: SegmentCopy) -> None:
+    with suppress(StoreUnavailable):
+        await _store(copy)
+
+
+_reason = expiry_plan._reason_besides_retention
+
+
+def _reason_of_finished_segments(segment: RemoteLogSegmentMetadata, *arguments: Any) -> Reason | None:
+    return _reason(segment, *arguments) if segment.state is FINISHED else None
+
+
 async def _do_not_flush(fetcher: ReplicaFetcher, actions: list[object]) -> None:
     pass
 
@@ -116,6 +156,19 @@ _CUTS: Final = _plan(FaultRates(cut=2.0, one_way_cut=4.0))
 _POWER: Final = _plan(FaultRates(power=1.0, cut=4.0), syncs_every_append=True)
 _FAILED_FSYNCS: Final = _plan(FaultRates(failed_fsync=1.0), syncs_every_append=True)
 _KILLS_AND_RESETS: Final = _plan(FaultRates(kill=1.5, reset=0.1))
+_STORE_FAULTS: Final = replace(
+    _plan(FaultRates(store=2.0, kill=5.0)),
+    pause_of_producers_s=0.5,
+    workloads=("tiering",),
+    config={**QUICK_TIMEOUTS, **SETTINGS["tiering"]},
+)
+_STORE_KILLS: Final = replace(_STORE_FAULTS, faults=FaultRates(store_kill=1.5))
+_TIER_AND_CUTS: Final = replace(
+    _STORE_FAULTS,
+    faults=FaultRates(cut=3.0, one_way_cut=2.0),
+    config={**_STORE_FAULTS.config, "rlmm.config.remote.log.metadata.topic.replication.factor": "1"},
+)
+"""With more replicas, a node that is cut off could not record the start of a copy."""
 _TRANSACTIONS: Final = replace(
     _plan(FaultRates(cut=2.0, one_way_cut=4.0, kill=5.0)), transactional_producers=2, partitions=2
 )
@@ -187,5 +240,17 @@ REMOVALS: Final[dict[Safeguard, Removal]] = {
     ),
     Safeguard.TRANSACTIONS_TIME_OUT: Removal(
         (Ablation(TransactionTimeouts, "aborts_of_timed_out", _always([])),), _TRANSACTIONS
+    ),
+    Safeguard.LOCAL_SEGMENTS_KEPT_UNTIL_COPIED: Removal(
+        (Ablation(RemoteBorder, "bounds", property(_bounds_of_log_end)),), _STORE_FAULTS
+    ),
+    Safeguard.COPIES_BELOW_LAST_STABLE_OFFSET: Removal(
+        (Ablation(copy_task, "segments_to_copy", _all_sealed_segments),), _TIER_AND_CUTS
+    ),
+    Safeguard.OBJECTS_BEFORE_FINISHED: Removal(
+        (Ablation(SegmentCopy, "store", _ignore_failed_store),), _STORE_FAULTS
+    ),
+    Safeguard.UNFINISHED_COPIES_DELETED: Removal(
+        (Ablation(expiry_plan, "_reason_besides_retention", _reason_of_finished_segments),), _STORE_KILLS
     ),
 }

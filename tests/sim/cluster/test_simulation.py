@@ -17,7 +17,7 @@ from tests.sim.cluster.run import run_seed
 from tests.sim.cluster.shrinking import Failure
 from tests.sim.seeds import chunks_of_seeds, output_of
 
-SEEDS = int(os.environ.get("TIDELOG_SIM_CLUSTER_SEEDS", "80"))
+SEEDS = int(os.environ.get("TIDELOG_SIM_CLUSTER_SEEDS", "70"))
 CHUNK = 10
 SAFETY_S = 5.0
 """The phase of faults is shorter than in `make sim-cluster`: more seeds find more in the same time."""

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.sim.cluster.plan import NO_FAULTS, Plan, plan_of
+from tests.sim.cluster.plan import NO_FAULTS, Plan, plan_of, with_store_faults
 from tests.sim.cluster.run import run_seed
 from tests.sim.cluster.workloads.settings import SETTINGS, first_levels
 
@@ -17,7 +17,10 @@ SEEDS = range(1, 4)
 def plan_with(workload: str, plan: Plan) -> Plan:
     features = first_levels(Random(1)) if workload == "features" else None
     config = {**plan.config, **SETTINGS[workload]}
-    return replace(plan, workloads=(workload,), config=config, features=features)
+    faults = plan.faults
+    if workload == "tiering" and faults != NO_FAULTS:
+        faults = with_store_faults(faults, Random(1), syncs_every_append=plan.syncs_every_append)
+    return replace(plan, workloads=(workload,), config=config, features=features, faults=faults)
 
 
 @pytest.mark.long

@@ -13,9 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.base.clock import Clock
 from tidelog.base.config_definition import ConfigError
-from tidelog.base.randomness import Randomness
+from tidelog.base.threads import Threads
 from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
@@ -30,6 +29,7 @@ from tidelog.storage.disk.files import FileSystem
 
 if TYPE_CHECKING:
     from tidelog.remote.objects.manager import ObjectStorageManager
+    from tidelog.remote.objects.stores.port import OpenStore, StorePorts
 
 _SNAPSHOT_WRITERS: Final = 8
 """Each writer calls fsync three times per partition. A node that stops has 5 s to write all partitions."""
@@ -46,13 +46,17 @@ class ManagerPorts:
     environment: Environment
     security: PeerSecurity
     executor: Executor
+    threads: Threads
     directory: str
     advertised: Callable[[], tuple[Listener, ...]]
     on_failure: Callable[[str], None]
 
 
 def create_storage_manager(
-    config: BrokerConfig, clock: Clock, randomness: Randomness, outages: StoreOutages
+    config: BrokerConfig,
+    open_store: OpenStore,
+    ports: StorePorts,
+    outages: StoreOutages,
 ) -> ObjectStorageManager:
     """Return the configured storage manager, which has no connection yet and reports to `outages`.
 
@@ -60,11 +64,9 @@ def create_storage_manager(
     """
     from tidelog.remote.objects.config import storage_manager_from_config
     from tidelog.remote.objects.stores.activity import StoreActivity
-    from tidelog.remote.objects.stores.port import StorePorts
 
     activity = StoreActivity(outages.copies, outages.reads, outages.deletions)
-    ports = StorePorts(clock, randomness)
-    return storage_manager_from_config(storage_manager_values(config), ports, activity)
+    return storage_manager_from_config(storage_manager_values(config), ports, activity, open_store)
 
 
 def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:
@@ -99,7 +101,7 @@ def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicB
             environment=ports.environment,
             authenticator=ports.security.authenticator,
         ),
-        files=SnapshotFiles(ports.fs, ports.directory, writers=_SNAPSHOT_WRITERS),
+        files=SnapshotFiles(ports.fs, ports.directory, writers=_SNAPSHOT_WRITERS, threads=ports.threads),
         run_blocking=run_blocking,
         on_failure=ports.on_failure,
     )

@@ -20,6 +20,7 @@ from uuid import UUID
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.base.clock import Clock
+from tidelog.base.threads import Threads
 from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
@@ -57,6 +58,7 @@ from tidelog.storage.disk.files import FileSystem
 
 if TYPE_CHECKING:
     from tidelog.remote.objects.manager import ObjectStorageManager
+    from tidelog.remote.objects.stores.port import OpenStore
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -68,6 +70,7 @@ class TieredStoragePorts:
     """The ports of tiered storage to the rest of the node.
 
     `directory` is the log directory for caches and snapshots. `executor` runs calls that wait for a disk.
+    `threads` starts the threads that wait for the object store, which `open_store` opens.
     `config` returns the current configuration, `create_purgatory` a purgatory with its name in metrics.
     `security` is that of connections to the listener for metadata.
     `is_confirmed` returns whether the controller has confirmed this broker within the session timeout.
@@ -79,6 +82,8 @@ class TieredStoragePorts:
     security: PeerSecurity
     metrics: BrokerMetrics
     executor: Executor
+    threads: Threads
+    open_store: OpenStore
     directory: str
     config: Callable[[], BrokerConfig]
     replicas: ReplicaManager
@@ -117,10 +122,13 @@ class TieredStorage:
                 is_confirmed=ports.is_confirmed,
                 outages=outages,
                 referenced_until_ms=self._referenced_until,
+                threads=ports.threads,
             ),
         )
         self._auxiliary_pool = BoundedPool(
-            "remote-log-follower", settings.remote_log_manager_follower_thread_pool_size
+            "remote-log-follower",
+            settings.remote_log_manager_follower_thread_pool_size,
+            starter=ports.threads,
         )
         reader = RemoteLogReader(
             storage,
@@ -190,7 +198,15 @@ class TieredStorage:
         outages = StoreOutages.create(log_manager_settings(config), ports.clock, ports.environment.rng)
 
         def create_in_thread() -> tuple[ObjectStorageManager, RemoteIndexCache]:
-            storage = create_storage_manager(config, ports.clock, ports.environment.rng, outages)
+            from tidelog.remote.objects.stores.port import StorePorts
+
+            store_ports = StorePorts(
+                ports.clock,
+                ports.environment.rng,
+                threads=ports.threads,
+                open_file=ports.fs.open_stream,
+            )
+            storage = create_storage_manager(config, ports.open_store, store_ports, outages)
             cache = RemoteIndexCache(
                 ports.fs,
                 ports.directory,
@@ -212,6 +228,7 @@ class TieredStorage:
             environment=ports.environment,
             security=ports.security,
             executor=ports.executor,
+            threads=ports.threads,
             directory=ports.directory,
             advertised=ports.advertised,
             on_failure=ports.on_failure,

@@ -48,15 +48,20 @@ class RemoteLogManager:
         node: NodeServices,
     ) -> None:
         self.copier_pool = BoundedPool(
-            "remote-log-copier", settings.remote_log_manager_copier_thread_pool_size
+            "remote-log-copier",
+            settings.remote_log_manager_copier_thread_pool_size,
+            starter=node.threads,
         )
         self.expiration_pool = BoundedPool(
-            "remote-log-expiration", settings.remote_log_manager_expiration_thread_pool_size
+            "remote-log-expiration",
+            settings.remote_log_manager_expiration_thread_pool_size,
+            starter=node.threads,
         )
         self.reader_pool = BoundedPool(
             "remote-log-reader",
             settings.remote_log_reader_threads,
             settings.remote_log_reader_max_pending_tasks,
+            starter=node.threads,
         )
         """Threads that read from remote storage: remote.log.reader.threads and .max.pending.tasks."""
         self.fetch_quota = ByteRate(*_fetch_rate(settings))

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch, Offset, uuid_text
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
@@ -71,9 +71,12 @@ class SnapshotFiles:
     write hundreds of snapshots.
     """
 
-    def __init__(self, fs: FileSystem, log_directory: str, *, writers: int = 1) -> None:
+    def __init__(
+        self, fs: FileSystem, log_directory: str, *, writers: int = 1, threads: Threads = SYSTEM_THREADS
+    ) -> None:
         self._fs = fs
         self._writers = writers
+        self._threads = threads
         self._log_directory = log_directory
         self._path = f"{log_directory}/{DIRECTORY}"
         self._committed: dict[int, Offset] | None = None
@@ -142,8 +145,10 @@ class SnapshotFiles:
         self._fs.makedirs(self._path)
         self._remove_others({_name_of(partition) for partition in followed})
         self.write_deletions(deletions or [])
-        with ThreadPoolExecutor(self._writers, thread_name_prefix="metadata-snapshots") as pool:
-            list(pool.map(self._write_one, snapshots))
+        with self._threads.executor(self._writers, "metadata-snapshots") as pool:
+            written = [pool.submit(self._write_one, snapshot) for snapshot in snapshots]
+        for each in written:
+            each.result()
         self._fs.fsync_dir(self._path)
         if committed != self._committed:
             write_atomically(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from tidelog.base.threads import Threads
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
 _log = logging.getLogger(__name__)
@@ -21,8 +21,8 @@ _PENDING_MAX: Final = 64
 class BackgroundHints:
     """Hints never block, never fail, and may be dropped. To be used from any thread."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tier-hints")
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads.executor(_THREADS, "tier-hints")
         self._pending: set[str] = set()
         self._lock = threading.Lock()
 

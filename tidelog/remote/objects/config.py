@@ -39,7 +39,7 @@ from tidelog.remote.objects.stores.activity import ObservedStore, StoreActivity
 from tidelog.remote.objects.stores.backends import object_store, reports_requests
 from tidelog.remote.objects.stores.masked import MaskedStore
 from tidelog.remote.objects.stores.mounted import MountedStores
-from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, OpenStore, StorePorts
 from tidelog.remote.objects.verification import Verification
 
 _log = logging.getLogger(__name__)
@@ -238,10 +238,11 @@ def storage_manager_from_config(
     values: Mapping[str, str],
     ports: StorePorts = SYSTEM_PORTS,
     activity: StoreActivity | None = None,
+    open_store: OpenStore = object_store,
 ) -> ObjectStorageManager:
     """Return the storage manager that `values` configure, which records its calls in `activity`.
 
-    It has no connections yet; its directories are checked.
+    It has no connections yet; its directories are checked. `open_store` returns the store of the cluster.
     Errors: ConfigError, one line with the key, the value and what is allowed.
     """
     values = {_current_name(key): text for key, text in values.items()}
@@ -255,7 +256,7 @@ def storage_manager_from_config(
     backend_class = str(parsed["storage.backend.class"])
     if activity is not None and reports_requests(backend_class):
         ports = replace(ports, on_request=activity.on_request)
-    store = object_store(
+    store = open_store(
         backend_class,
         {
             key.removeprefix(_STORAGE): text
@@ -273,7 +274,7 @@ def storage_manager_from_config(
     try:
         if mounts := open_mounts(values, ports, activity):
             store = MountedStores(store, mounts)
-        return ObjectStorageManager(store, settings, _chunk_cache(store, parsed), activity)
+        return ObjectStorageManager(store, settings, _chunk_cache(store, parsed, ports), activity, ports)
     except BaseException:
         store.close()
         raise
@@ -319,7 +320,9 @@ def manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str
     )
 
 
-def _chunk_cache(store: ObjectStore, parsed: Mapping[str, ConfigValue]) -> ChunkCache | None:
+def _chunk_cache(
+    store: ObjectStore, parsed: Mapping[str, ConfigValue], ports: StorePorts
+) -> ChunkCache | None:
     name = str(parsed[f"{_CHUNKS}class"])
     kind = _CACHE_CLASSES.get(name.rpartition(".")[2])
     storage: ChunkStorage
@@ -335,7 +338,8 @@ def _chunk_cache(store: ObjectStore, parsed: Mapping[str, ConfigValue]) -> Chunk
     else:
         raise ConfigError(f"{_CHUNKS}class", name, f"allowed is one of: {', '.join(_CACHE_CLASSES)}")
     settings = _cache_settings(parsed, _CHUNKS)
-    return ChunkCache(store, storage, settings, _number(parsed, f"{_CHUNKS}prefetch.max.size"))
+    read_ahead_bytes = _number(parsed, f"{_CHUNKS}prefetch.max.size")
+    return ChunkCache(store, storage, settings, read_ahead_bytes, ports)
 
 
 def _cache_settings(parsed: Mapping[str, ConfigValue], prefix: str) -> CacheSettings:

@@ -26,7 +26,7 @@ from tidelog.remote.objects.manager_settings import ManagerSettings
 from tidelog.remote.objects.segment_files import SegmentFiles
 from tidelog.remote.objects.segment_writer import SegmentWriter
 from tidelog.remote.objects.stores.activity import StoreActivity
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import (
     IndexType,
@@ -52,14 +52,15 @@ class ObjectStorageManager:
         settings: ManagerSettings,
         chunk_cache: ChunkCache | None = None,
         activity: StoreActivity | None = None,
+        ports: StorePorts = SYSTEM_PORTS,
     ) -> None:
         self.settings = settings
         self._store = store
         self.activity = activity
         self._chunks = chunk_cache
-        self._writer = SegmentWriter(store, settings)
-        self._files = SegmentFiles(store, settings)
-        self._hints = BackgroundHints()
+        self._writer = SegmentWriter(store, settings, ports.open_file)
+        self._files = SegmentFiles(store, settings, ports.clock)
+        self._hints = BackgroundHints(ports.threads)
 
     @property
     def store(self) -> ObjectStore:

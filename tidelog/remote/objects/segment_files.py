@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final, TypeVar
 
+from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.chunks.loading_cache import LoadingCache
 from tidelog.remote.objects.chunks.segment_chunks import Segment
@@ -41,13 +42,15 @@ class SegmentFiles:
     Errors: RemoteStorageError; DamagedSegment names the object; RemoteResourceNotFound.
     """
 
-    def __init__(self, store: ObjectStore, settings: ManagerSettings) -> None:
+    def __init__(self, store: ObjectStore, settings: ManagerSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._store = store
         self._key_ring = settings.key_ring
         self._manifests: LoadingCache[str, SegmentManifest] = LoadingCache(
-            settings.manifest_cache, lambda _: 1
+            settings.manifest_cache, lambda _: 1, clock
         )
-        self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(settings.index_cache, len)
+        self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(
+            settings.index_cache, len, clock
+        )
 
     def segment(self, keys: SegmentKeys) -> Segment:
         """Return a segment with its manifest."""

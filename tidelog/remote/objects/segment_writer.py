@@ -6,14 +6,13 @@ can be read. Then the objects are verified (`copy.verification`).
 
 from __future__ import annotations
 
-import io
 import logging
 import os
+from typing import BinaryIO
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.chunk_index import ChunkIndex
 from tidelog.remote.objects.layout.custom_metadata import CustomField, CustomMetadata, encode_custom_metadata
-from tidelog.remote.objects.layout.encryption import DataKeys
 from tidelog.remote.objects.layout.manifest import (
     INDEX_ORDER,
     SegmentManifest,
@@ -23,7 +22,7 @@ from tidelog.remote.objects.layout.manifest import (
 from tidelog.remote.objects.layout.object_keys import SegmentKeys
 from tidelog.remote.objects.layout.transform import Transform
 from tidelog.remote.objects.manager_settings import ManagerSettings
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, OpenFile
 from tidelog.remote.objects.upload import (
     TransformedLog,
     is_compressed,
@@ -50,10 +49,13 @@ class SegmentWriter:
     Errors: RemoteStorageError, one line that names the object.
     """
 
-    def __init__(self, store: ObjectStore, settings: ManagerSettings) -> None:
+    def __init__(
+        self, store: ObjectStore, settings: ManagerSettings, open_file: OpenFile = SYSTEM_PORTS.open_file
+    ) -> None:
         self._store = store
         self._settings = settings
-        self._data_keys = DataKeys() if settings.key_ring is None else settings.key_ring.data_keys()
+        self._open_file = open_file
+        self._data_keys = None if settings.key_ring is None else settings.key_ring.data_keys()
 
     def create(
         self, keys: SegmentKeys, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
@@ -82,11 +84,12 @@ class SegmentWriter:
         After an error, the objects may be incomplete; nothing is deleted.
         """
         data_key = None
-        if self._settings.key_ring is not None:
+        if self._data_keys is not None:
             # A put of an earlier attempt may be executed late: all attempts must have the same key.
             data_key = self._data_keys.key_of(keys.log)
-        with open(segment.log, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        with self._open_file(segment.log) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
             if size != metadata.segment_size_bytes:
                 recorded_bytes = metadata.segment_size_bytes
                 raise RemoteStorageError(
@@ -94,7 +97,7 @@ class SegmentWriter:
                 )
             transform = Transform(self._should_compress(file, segment.log), data_key)
             chunk_index, log_bytes, log_is_confirmed = self._put_log(keys, file, size, transform)
-        small_files = _read_indexes(segment)
+        small_files = self._read_indexes(segment)
         indexes, index_sizes = join_indexes(small_files, INDEX_ORDER, Transform(data_key=data_key))
         indexes_are_confirmed = self._store.put(keys.indexes, indexes, len(indexes))
         manifest = SegmentManifest(chunk_index, place_indexes(index_sizes), transform)
@@ -107,11 +110,11 @@ class SegmentWriter:
             verify_sizes(self._store, keys, {keys.log: log_bytes, keys.indexes: len(indexes)})
             verify_manifest(self._store, keys, encoded)
         if self._settings.verification is Verification.CONTENTS:
-            verify_contents(self._store, keys, manifest, segment, small_files)
+            verify_contents(self._store, keys, manifest, segment, small_files, self._open_file)
         return log_bytes, len(indexes), len(encoded)
 
     def _put_log(
-        self, keys: SegmentKeys, file: io.BufferedReader, size: int, transform: Transform
+        self, keys: SegmentKeys, file: BinaryIO, size: int, transform: Transform
     ) -> tuple[ChunkIndex, int, bool]:
         """Put the log; return its chunks, its stored size, and whether the store has confirmed its bytes."""
         chunk_size = self._settings.chunk_size
@@ -122,7 +125,7 @@ class SegmentWriter:
         is_confirmed = self._store.put(keys.log, source, source.size)
         return source.chunk_index(), source.stored_bytes, bool(is_confirmed)
 
-    def _should_compress(self, file: io.BufferedReader, name: str) -> bool:
+    def _should_compress(self, file: BinaryIO, name: str) -> bool:
         """Return whether the log is compressed.
 
         With the heuristic, a log whose first batch is compressed, or cannot be read, is stored without
@@ -137,6 +140,20 @@ class SegmentWriter:
                 "Copying %s without compression because its first batch cannot be read: %s", name, error
             )
             return False
+
+    def _read_indexes(self, segment: LogSegmentData) -> dict[IndexType, bytes]:
+        files = {
+            IndexType.OFFSET: segment.offset_index,
+            IndexType.TIMESTAMP: segment.time_index,
+            IndexType.PRODUCER_SNAPSHOT: segment.producer_snapshot,
+        }
+        if segment.transaction_index is not None:
+            files[IndexType.TRANSACTION] = segment.transaction_index
+        indexes = {IndexType.LEADER_EPOCH: segment.leader_epochs}
+        for index_type, path in files.items():
+            with self._open_file(path) as file:
+                indexes[index_type] = file.read()
+        return indexes
 
     def _delete_objects(self, keys: SegmentKeys) -> None:
         try:
@@ -154,18 +171,3 @@ class SegmentWriter:
             keys.path if CustomField.OBJECT_KEY in requested else None,
         )
         return encode_custom_metadata(fields) or None
-
-
-def _read_indexes(segment: LogSegmentData) -> dict[IndexType, bytes]:
-    files = {
-        IndexType.OFFSET: segment.offset_index,
-        IndexType.TIMESTAMP: segment.time_index,
-        IndexType.PRODUCER_SNAPSHOT: segment.producer_snapshot,
-    }
-    if segment.transaction_index is not None:
-        files[IndexType.TRANSACTION] = segment.transaction_index
-    indexes = {IndexType.LEADER_EPOCH: segment.leader_epochs}
-    for index_type, path in files.items():
-        with open(path, "rb") as file:
-            indexes[index_type] = file.read()
-    return indexes

@@ -17,7 +17,7 @@ from tidelog.remote.objects.chunks.segment_chunks import Segment
 from tidelog.remote.objects.chunks.segment_stream import DirectSegmentStream
 from tidelog.remote.objects.layout.manifest import SegmentManifest
 from tidelog.remote.objects.layout.object_keys import SegmentKeys
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import ObjectStore, OpenFile
 from tidelog.remote.ports.storage_manager import IndexType, LogSegmentData, ReadableStream, RemoteStorageError
 from tidelog.remote.ports.streams import ShortRead, read_exactly
 
@@ -57,6 +57,7 @@ def verify_contents(
     manifest: SegmentManifest,
     segment: LogSegmentData,
     indexes: Mapping[IndexType, bytes],
+    open_file: OpenFile,
 ) -> None:
     """Read all of a segment as readers do, and compare it with the local files.
 
@@ -65,7 +66,7 @@ def verify_contents(
     remote = Segment(keys, manifest)
     name = keys.display_name(keys.log)
     with (
-        open(segment.log, "rb") as file,
+        open_file(segment.log) as file,
         closing(DirectSegmentStream(store, remote, 0, remote.size)) as stream,
     ):
         while local := file.read(_COMPARED_AT_ONCE_BYTES):

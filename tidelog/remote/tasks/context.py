@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness, new_uuid
+from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.protocol.ids import BrokerId
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import (
@@ -49,6 +50,7 @@ class NodeServices:
     """None if the storage manager does not report outages."""
     referenced_until_ms: Callable[[UUID], int | None] = lambda topic_id: None
     """The time up to which other topics refer to the segments of a topic; None if none does."""
+    threads: Threads = SYSTEM_THREADS
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,8 +9,9 @@ Durability rules that callers rely on:
 
 from __future__ import annotations
 
+import io
 import os
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 
@@ -123,6 +124,10 @@ class FileSystem(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content of a small file (checkpoint, snapshot)."""
         ...
+
+    def open_stream(self, path: str) -> BinaryIO:
+        """Open a file of any size to read it from its start to its end."""
+        return io.BytesIO(self.read(path))
 
     def rename(self, old: str, new: str) -> None:
         """Give the file or directory another name, replacing a file that has it, atomically."""

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
@@ -178,6 +178,9 @@ class OsFileSystem(FileSystem):
     def read(self, path: str) -> bytes:
         with self._with_descriptor(lambda: open(path, "rb")) as file:
             return file.read()
+
+    def open_stream(self, path: str) -> BinaryIO:
+        return self._with_descriptor(lambda: open(path, "rb"))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

@@ -24,9 +24,12 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.testing.simulation.cleaning_worker import SimulatedCleaningWorker
+from tidelog.testing.simulation.crash_file_system import SimulatedCrash
 from tidelog.testing.simulation.network import Network
+from tidelog.testing.simulation.object_store import SimulatedBucket
 from tidelog.testing.simulation.process import FIRST_WALL_MS, Machine, Process
 from tidelog.testing.simulation.scheduler import Scheduler
+from tidelog.testing.simulation.states import ProcessState
 
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 PORT: Final = 9092
@@ -46,6 +49,7 @@ class SimulatedNode:
         machine: Machine,
         properties: Mapping[str, str],
         node_id: int,
+        bucket: SimulatedBucket,
     ) -> None:
         self.machine = machine
         self.node_id = node_id
@@ -57,6 +61,7 @@ class SimulatedNode:
         self.is_stopping = False
         self.cleaning_workers: list[SimulatedCleaningWorker] = []
         """The running workers of the log cleaner."""
+        self._bucket = bucket
         self._properties = properties
 
     def format(self, records: Sequence[MetadataRecord], voters: VoterSet | None) -> None:
@@ -84,6 +89,7 @@ class SimulatedNode:
     def start(self, overrides: Mapping[str, str] | None = None) -> None:
         """Start the process of the node."""
         process = self.machine.start_process()
+        self.broker = None
         self.is_stopping = False
         self._trace("starts")
         config = BrokerConfig({**self._properties, **(overrides or {})})
@@ -97,7 +103,8 @@ class SimulatedNode:
             environment=process.environment,
             randomness=process.rng,
             sockets=process.sockets,
-            threads=process.executor,
+            threads=process.threads,
+            open_store=lambda _, settings, ports: self._bucket.open(process.state),
             start_cleaning_worker=lambda: self._start_cleaning_worker(process),
         )
         try:
@@ -138,6 +145,13 @@ class SimulatedNode:
         self.broker = None
         self.machine.kill_process()
 
+    def kill_at_operation(self) -> None:
+        """End the process before the effect of a change of its disk. Errors: SimulatedCrash, always."""
+        state = self.machine.state
+        self.kill()
+        state.reopen_disk()
+        raise SimulatedCrash(f"{state.name} was killed")
+
     def fail_power(self) -> None:
         """End the process and lose a part of the unsynced data."""
         self._trace("loses power")
@@ -166,6 +180,8 @@ class SimulatedCluster:
     ) -> None:
         self.scheduler = scheduler
         self.network = Network(scheduler)
+        self.bucket = SimulatedBucket(scheduler)
+        """The object store of all nodes."""
         nodes = tuple(
             NodeLayout(number, f"10.0.0.{number}", PORT, CONTROLLER_PORT) for number in range(1, count + 1)
         )
@@ -175,6 +191,7 @@ class SimulatedCluster:
                 Machine(self.network, f"node-{node.node_id}", node.host),
                 self._properties(node, voters_may_change),
                 node.node_id,
+                self.bucket,
             )
             for node in nodes
         }
@@ -218,6 +235,13 @@ class SimulatedCluster:
         """The newest metadata of a running node. Errors: ValueError if no node runs."""
         images = [node.broker.services.image() for node in self.nodes.values() if node.broker is not None]
         return max(images, key=lambda image: image.offset)
+
+    def node_of(self, process: ProcessState) -> SimulatedNode | None:
+        """Return the node that runs in a process; None if it has ended or is that of a client."""
+        for node in self.nodes.values():
+            if node.machine.process is not None and node.machine.process.state is process:
+                return node
+        return None
 
     def leader(self, topic: str, partition: int) -> SimulatedNode:
         """Return the leader of a partition. Errors: KeyError if there is none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import io
+from collections.abc import Callable
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.errors import StorageFailure
@@ -96,6 +97,8 @@ class CrashFileSystem(FileSystem):
         self.crash_at = crash_at
         self.free_bytes = free_bytes
         self.operations: list[str] = []
+        self.on_operation: Callable[[str], None] | None = None
+        """Called before each change with its text; may set `crash_at`, or raise SimulatedCrash."""
         self.has_power = True
         """Whether the crash has not happened yet."""
         self._sync_faults: list[str] = []
@@ -127,6 +130,13 @@ class CrashFileSystem(FileSystem):
         disk._tree = self._tree.after_crash(survival)
         return disk
 
+    def reopened(self) -> CrashFileSystem:
+        """Return the same disk for the next process; each use of this object raises SimulatedCrash."""
+        disk = CrashFileSystem(free_bytes=self.free_bytes)
+        disk._tree, disk._sync_faults = self._tree, self._sync_faults
+        self.has_power = False
+        return disk
+
     def image_digest(self) -> bytes:
         """Return a digest of the names and contents of all files: equal disks have equal digests."""
         return self._tree.digest()
@@ -142,6 +152,8 @@ class CrashFileSystem(FileSystem):
         """Count a change that may survive; the crash follows it."""
         self.require_power()
         self.operations.append(text)
+        if self.on_operation is not None:
+            self.on_operation(text)
         return _Step(self, len(self.operations))
 
     def barrier(self, text: str) -> _Step:

@@ -2,11 +2,13 @@
 
 A function that is submitted to an executor runs later as one event, outside the loop, in an order that the
 seed determines. As many functions are under way at once as the executor has threads; the others wait in their
-order.
+order. A function that waits for something, such as an object store, has its effect at once, and its thread is
+occupied for the time that it has spent: if the process ends meanwhile, its result is lost.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -39,6 +41,8 @@ class SimulatedExecutor(Executor):
         self._threads = threads
         self._waiting: deque[Work] = deque()
         self._started: dict[int, tuple[Event, Work]] = {}
+        self._ending: dict[int, tuple[Event, Callable[[], None]]] = {}
+        """The functions that have run, and whose time has not passed yet, with what completes them."""
         self._next = 0
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -52,15 +56,19 @@ class SimulatedExecutor(Executor):
         """Run what was submitted now, as a thread that waits does not let time pass for others."""
         if not wait:
             return
+        for event, complete in [self._ending[number] for number in sorted(self._ending)]:
+            event.cancel()
+            complete()
+        self._ending.clear()
         for event, work in [self._started[number] for number in sorted(self._started)]:
             event.cancel()
-            self._perform(work)
+            self._perform(work)()
         self._started.clear()
         while self._waiting:
-            self._perform(self._waiting.popleft())
+            self._perform(self._waiting.popleft())()
 
     def _start(self) -> None:
-        while self._waiting and len(self._started) < self._threads:
+        while self._waiting and len(self._started) + len(self._ending) < self._threads:
             work = self._waiting.popleft()
             self._next += 1
             delay_ns = self._scheduler.between(1_000, _START_NS_MAX) + self._process.machine.disk_delay_ns()
@@ -75,14 +83,34 @@ class SimulatedExecutor(Executor):
             process.call_when_resumed(partial(self._on_due, number))
             return
         entry = self._started.pop(number, None)
-        if entry is not None:
-            self._perform(entry[1])
+        if entry is None:
+            return
+        process.begin_function()
+        complete = self._perform(entry[1])
+        if process.spent_ns:
+            event = self._scheduler.after(process.spent_ns, partial(self._on_ended, number))
+            self._ending[number] = event, complete
+        else:
+            complete()
             self._start()
 
-    def _perform(self, work: Work) -> None:
+    def _on_ended(self, number: int) -> None:
+        process = self._process
+        if not process.is_running:
+            return
+        if process.is_paused:
+            process.call_when_resumed(partial(self._on_ended, number))
+            return
+        entry = self._ending.pop(number, None)
+        if entry is not None:
+            entry[1]()
+            self._start()
+
+    def _perform(self, work: Work) -> Callable[[], None]:
+        """Run a function, and return what completes its future."""
         function, future = work
         if not future.set_running_or_notify_cancel():
-            return
+            return _do_nothing
         scheduler, process = self._scheduler, self._process
         scheduler.trace.event("thread", process.name)
         outer, scheduler.current = scheduler.current, process.name
@@ -94,8 +122,40 @@ class SimulatedExecutor(Executor):
             failure = error
         scheduler.current = outer
         if not process.check_power():
-            return
+            return _do_nothing
         if failure is None:
-            future.set_result(result)
-        else:
-            future.set_exception(failure)
+            return partial(future.set_result, result)
+        return partial(future.set_exception, failure)
+
+
+class SimulatedCallThreads:
+    """The threads of a pool that limits the calls in progress itself. The port `CallThreads`."""
+
+    def __init__(self, process: ProcessState) -> None:
+        self._executor = SimulatedExecutor(process, sys.maxsize)
+
+    def submit(self, function: Callable[[], Any], thread_count: int) -> Future[Any]:
+        """Run `function` later, and return the future of its result."""
+        return self._executor.submit(function)
+
+    def keep(self, thread_count: int) -> None:
+        """Do nothing: idle threads do not exist."""
+
+
+class SimulatedThreads:
+    """Starts the threads of one process. The port `Threads`."""
+
+    def __init__(self, process: ProcessState) -> None:
+        self._process = process
+
+    def executor(self, thread_count: int, name: str) -> SimulatedExecutor:
+        """Return an executor with a number of threads."""
+        return SimulatedExecutor(self._process, thread_count)
+
+    def call_threads(self, name: str) -> SimulatedCallThreads:
+        """Return the threads of a pool."""
+        return SimulatedCallThreads(self._process)
+
+
+def _do_nothing() -> None:
+    pass

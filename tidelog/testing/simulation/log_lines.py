@@ -30,7 +30,7 @@ class LogLines(logging.Handler):
         where = self._scheduler.current
         self._scheduler.trace.note(where, f"{record.levelname} {record.name}: {text}")
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and record.levelno >= logging.ERROR and not isinstance(error, _EXPECTED):
+        if error is not None and record.levelno >= logging.ERROR and not _is_expected(error):
             self.errors.append(f"{where}: {text}: {error!r}\n{self._format_error(record)}")
 
     def _format_error(self, record: logging.LogRecord) -> str:
@@ -51,3 +51,13 @@ class LogLines(logging.Handler):
             logger.removeHandler(self)
             logger.setLevel(level)
             logger.propagate = propagate
+
+
+def _is_expected(error: BaseException) -> bool:
+    """Return whether a fault has caused an error; code still runs after the end of its process."""
+    if isinstance(error, _EXPECTED):
+        return True
+    context = error.__context__
+    while context is not None and not isinstance(context, SimulatedCrash):
+        context = context.__context__
+    return context is not None

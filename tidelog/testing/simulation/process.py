@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.testing.simulation.event_loop import SimulatedLoop
-from tidelog.testing.simulation.executors import SimulatedExecutor
+from tidelog.testing.simulation.executors import SimulatedThreads
 from tidelog.testing.simulation.network import Network
 from tidelog.testing.simulation.scheduler import MS
 from tidelog.testing.simulation.sockets import SimulatedSockets
@@ -36,6 +36,7 @@ class Process:
         self.loop = SimulatedLoop(state, self.sockets)  # type: ignore[abstract]
         self.clock = SimulatedClock(self.loop, state.machine)
         self.environment = SystemEnvironment(self.rng, self.clock)
+        self.threads = SimulatedThreads(state)
 
     @property
     def name(self) -> str:
@@ -45,10 +46,6 @@ class Process:
     def start(self, coroutine: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
         """Start a task in the process and return it."""
         return self.loop.create_task(coroutine)
-
-    def executor(self, threads: int, name: str) -> SimulatedExecutor:
-        """Return an executor with a number of threads. The port `NodePorts.threads`."""
-        return SimulatedExecutor(self.state, threads)
 
     def pause(self) -> None:
         """Stop running, as with SIGSTOP; its connections stay open."""

@@ -39,6 +39,10 @@ class MachineState:
         """Lose a random part of what was not synced."""
         self.disk = self.disk.crash(self.scheduler.rng.getrandbits(32))
 
+    def reopen_disk(self) -> None:
+        """Give the next process the same disk; each use by the previous one raises SimulatedCrash."""
+        self.disk = self.disk.reopened()
+
     def turn_on(self) -> None:
         """Turn the power on."""
         if not self.has_power:
@@ -56,6 +60,8 @@ class ProcessState:
         self.name = name
         self.is_running = True
         self.is_paused = False
+        self.spent_ns = 0
+        """The time that the function of the current thread has spent so far with waiting."""
         self._on_power_failure = on_power_failure
         self._at_resume: list[Callable[[], None]] = []
 
@@ -64,6 +70,14 @@ class ProcessState:
         if self.is_running and not self.machine.disk.has_power:
             self._on_power_failure()
         return self.is_running
+
+    def spend(self, duration_ns: int) -> None:
+        """Let the function of the current thread wait."""
+        self.spent_ns += duration_ns
+
+    def begin_function(self) -> None:
+        """Record that a thread runs its next function, which has not waited yet."""
+        self.spent_ns = 0
 
     def call_when_resumed(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the process continues."""

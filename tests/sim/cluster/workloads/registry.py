@@ -15,6 +15,7 @@ from tests.sim.cluster.workloads.recreation import Recreation
 from tests.sim.cluster.workloads.retention import Retention
 from tests.sim.cluster.workloads.rolling_restarts import RollingRestarts
 from tests.sim.cluster.workloads.share_group import ShareGroup
+from tests.sim.cluster.workloads.tiering import Tiering
 from tests.sim.cluster.workloads.voter_changes import VoterChanges
 from tests.sim.cluster.workloads.workload import Workload
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
@@ -26,6 +27,7 @@ CREATE_WORKLOAD: Final[Mapping[str, Callable[[Simulation, Plan], Workload]]] = {
     "configs": lambda simulation, plan: ConfigChanges(simulation, plan, TOPIC),
     "retention": Retention,
     "compaction": Compaction,
+    "tiering": Tiering,
     "share_group": ShareGroup,
     "rolling_restarts": RollingRestarts,
     "voters": VoterChanges,

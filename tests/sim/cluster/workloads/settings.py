@@ -17,6 +17,16 @@ SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "configs": {},
     "retention": {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "1000"},
     "compaction": {"log.cleaner.backoff.ms": "500", "log.segment.delete.delay.ms": "1000"},
+    "tiering": {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.manager.task.interval.ms": "500",
+        "remote.log.manager.task.retry.backoff.ms": "100",
+        "remote.log.manager.task.retry.backoff.max.ms": "2000",
+        "log.retention.check.interval.ms": "1000",
+        "log.segment.delete.delay.ms": "1000",
+        "rsm.config.storage.backend.class": "filesystem",
+        "rsm.config.chunk.size": "512",
+    },
     "share_group": {
         "share.coordinator.state.topic.num.partitions": "2",
         "group.share.min.record.lock.duration.ms": "2000",

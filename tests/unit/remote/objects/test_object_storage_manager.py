@@ -35,6 +35,7 @@ from tidelog.remote.objects.layout.encryption import KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys, main_path
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.objects.manager_settings import ManagerSettings
+from tidelog.remote.objects.stores.port import StorePorts
 from tidelog.remote.objects.verification import Verification
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
@@ -188,18 +189,14 @@ class CountingFile(io.FileIO):
 
 
 @pytest.mark.parametrize("transformed", [False, True])
-def test_a_copy_never_buffers_the_whole_log(
-    transformed: bool, segment: StoredSegment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def open_counted(path: str, mode: str) -> Any:
-        return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
+def test_a_copy_never_buffers_the_whole_log(transformed: bool, segment: StoredSegment) -> None:
+    def open_counted(path: str) -> Any:
+        return CountingFile(path, "rb") if path == segment.files.log else open(path, "rb")
 
-    monkeypatch.setattr("tidelog.remote.objects.segment_writer.open", open_counted, raising=False)
-    store = MemoryStore()
-    manager = make_manager(
-        store,
-        manager_settings(chunk_size=500, compression=transformed, key_ring=RING if transformed else None),
+    settings = manager_settings(
+        chunk_size=500, compression=transformed, key_ring=RING if transformed else None
     )
+    manager = ObjectStorageManager(MemoryStore(), settings, ports=StorePorts(open_file=open_counted))
     metadata = copy(manager, segment)
     assert 0 < CountingFile.largest <= 1000
     assert manager.fetch_log_segment(metadata, 0).read() == segment.log

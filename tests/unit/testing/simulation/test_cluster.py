@@ -72,3 +72,25 @@ def test_a_voter_of_a_dynamic_quorum_can_be_removed() -> None:
         numbers = simulation.run(client, remove_one())
         removed = next(number for number in numbers if number > 0)
         assert numbers == {removed, *(-each for each in cluster.nodes if each != removed)}
+
+
+def test_a_node_that_is_killed_within_a_flush_starts_with_the_same_disk() -> None:
+    with Simulation(seed=1, nodes=1, config={"log.flush.interval.messages": "1"}) as simulation:
+        cluster, node = simulation.cluster, simulation.cluster.nodes[1]
+        client = cluster.client("app")
+
+        def kill(text: str) -> None:
+            if text.startswith("fsync ") and "/tides-0/" in text:
+                node.kill_at_operation()
+
+        async def write(value: bytes) -> int:
+            async with Producer(cluster.bootstrap_servers, environment=client.environment) as producer:
+                return (await producer.send_and_wait("tides", value, partition=0)).offset
+
+        assert simulation.run(client, write(b"low")) == 0
+        node.machine.state.disk.on_operation = kill
+        writing = client.start(write(b"high"))
+        assert simulation.run_until(lambda: not node.is_running, 60)
+        node.start()
+        assert simulation.run_until(writing.done, 60)
+        assert writing.result() == 1

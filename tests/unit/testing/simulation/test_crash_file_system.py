@@ -135,6 +135,29 @@ def test_operations_fail_after_a_power_failure(disk: CrashFileSystem) -> None:
         disk.exists("/log")
 
 
+def test_a_reopened_disk_has_all_changes_and_may_still_lose_them(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"1")
+    file = disk.open("/log/a", create=False)
+    file.append(b"2")
+    reopened = disk.reopened()
+    with pytest.raises(SimulatedCrash):
+        file.append(b"3")
+    assert reopened.read("/log/a") == b"12"
+    assert reopened.crash(Survival.LOSE_UNSYNCED).read("/log/a") == b"1"
+
+
+def test_a_change_in_which_the_process_ends_has_no_effect(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"1")
+
+    def end(text: str) -> None:
+        raise SimulatedCrash(text)
+
+    disk.on_operation = end
+    with pytest.raises(SimulatedCrash, match="append 1 bytes to /log/a"):
+        disk.open("/log/a", create=False).append(b"2")
+    assert disk.read("/log/a") == b"1"
+
+
 def test_a_seed_determines_the_disk(disk: CrashFileSystem) -> None:
     for name in "abcdef":
         disk.open(f"/log/{name}", create=True).append(b"0123456789" * 200)

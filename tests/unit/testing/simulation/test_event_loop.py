@@ -59,7 +59,7 @@ def test_the_seed_determines_the_order_of_work_in_threads() -> None:
 
         async def submit() -> None:
             loop = asyncio.get_running_loop()
-            executor = process.executor(4, "test")
+            executor = process.threads.executor(4, "test")
             await asyncio.gather(*(loop.run_in_executor(executor, completed.append, n) for n in range(6)))
 
         run(process, submit())
@@ -75,7 +75,7 @@ def test_an_executor_with_one_thread_keeps_the_order() -> None:
 
     async def submit() -> None:
         loop = asyncio.get_running_loop()
-        executor = process.executor(1, "test")
+        executor = process.threads.executor(1, "test")
         await asyncio.gather(*(loop.run_in_executor(executor, completed.append, n) for n in range(20)))
 
     run(process, submit())
@@ -85,13 +85,42 @@ def test_an_executor_with_one_thread_keeps_the_order() -> None:
 def test_the_shutdown_of_an_executor_runs_the_remaining_work() -> None:
     process = process_of()
     completed: list[int] = []
-    executor = process.executor(2, "test")
+    executor = process.threads.executor(2, "test")
     futures = [executor.submit(completed.append, number) for number in range(5)]
     with pytest.raises(RuntimeError, match="cannot wait"):
         futures[0].result()
     executor.shutdown()
     assert sorted(completed) == list(range(5))
     assert all(future.done() for future in futures)
+
+
+def test_a_function_that_waits_occupies_its_thread_for_that_time() -> None:
+    process = process_of()
+
+    def wait() -> None:
+        process.state.spend(2 * SECOND)
+
+    async def submit() -> float:
+        loop = asyncio.get_running_loop()
+        executor = process.threads.executor(1, "test")
+        await asyncio.gather(*(loop.run_in_executor(executor, wait) for _ in range(3)))
+        return loop.time()
+
+    assert run(process, submit()) == pytest.approx(6, abs=0.01)
+
+
+def test_the_result_of_a_function_is_lost_if_its_process_ends_within_its_time() -> None:
+    process = process_of()
+
+    def wait() -> None:
+        process.state.spend(2 * SECOND)
+
+    future = process.threads.executor(1, "test").submit(wait)
+    scheduler = process.state.machine.scheduler
+    scheduler.run_until(lambda: False, SECOND, EVENTS_MAX)
+    process.end()
+    scheduler.run_until(lambda: False, 10 * SECOND, EVENTS_MAX)
+    assert not future.done()
 
 
 def test_the_error_of_a_function_in_a_thread_is_raised_where_it_is_awaited() -> None:

@@ -224,6 +224,8 @@ async def _open_remote_storage(
         security=context.security_of(context.config.metadata_listener),
         metrics=context.metrics,
         executor=context.threads.housekeeping,
+        threads=context.ports.threads,
+        open_store=context.ports.open_store,
         directory=next(path for path in context.config.log_directories if path in usable_directories),
         config=lambda: logs.dynamic_config.current,
         replicas=logs.replicas,

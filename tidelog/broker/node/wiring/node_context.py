@@ -13,10 +13,11 @@ from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
+from tidelog.base.threads import Threads
 from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.sockets import Sockets
-from tidelog.broker.node.wiring.node_ports import NodePorts, StartThreads
+from tidelog.broker.node.wiring.node_ports import NodePorts
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
@@ -73,7 +74,8 @@ class NodeFailure:
 class NodeThreads:
     """The threads in which a node waits for its disks."""
 
-    def __init__(self, start: StartThreads) -> None:
+    def __init__(self, threads: Threads) -> None:
+        start = threads.executor
         self.quorum = start(_QUORUM_THREADS, "tidelog-quorum")
         self.flush = start(_FLUSH_THREADS, "tidelog-flush")
         self.housekeeping = start(_HOUSEKEEPING_THREADS, "tidelog-upkeep")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
+from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerProcess
 from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
@@ -18,8 +18,8 @@ from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
 from tidelog.storage.disk.files import File, FileSystem
 from tidelog.storage.disk.os_files import OsFileSystem
 
-StartThreads: TypeAlias = Callable[[int, str], Executor]
-"""Returns an executor with a number of threads, and the prefix of their names."""
+if TYPE_CHECKING:
+    from tidelog.remote.objects.stores.port import ObjectStore, OpenStore, StorePorts
 
 DESCRIPTORS_RESERVED: Final = 8
 """The number of threads of a node that may need a descriptor at the same time."""
@@ -34,7 +34,8 @@ class NodePorts:
     environment: Environment
     randomness: Randomness
     sockets: Sockets
-    threads: StartThreads
+    threads: Threads
+    open_store: OpenStore
     start_cleaning_worker: StartWorker
 
 
@@ -46,9 +47,17 @@ def system_ports(*, fs: FileSystem | None = None, clock: Clock | None = None) ->
         environment=SystemEnvironment(),
         randomness=SYSTEM_RANDOMNESS,
         sockets=SYSTEM_SOCKETS,
-        threads=lambda count, name: ThreadPoolExecutor(count, thread_name_prefix=name),
+        threads=SYSTEM_THREADS,
+        open_store=_open_store,
         start_cleaning_worker=WorkerProcess,
     )
+
+
+def _open_store(backend_class: str, values: Mapping[str, str], ports: StorePorts) -> ObjectStore:
+    # Imported only by nodes with tiered storage.
+    from tidelog.remote.objects.stores.backends import object_store
+
+    return object_store(backend_class, values, ports)
 
 
 def _file_system() -> FileSystem:

@@ -20,19 +20,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.base.bounded_lru import BoundedLru
-from tidelog.base.clock import SystemClock
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
 from tidelog.remote.objects.chunks.storage import ChunkKey, ChunkStorage, Handle
 from tidelog.remote.objects.layout.pieces import Buffer, Pieces
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
 _log = logging.getLogger(__name__)
@@ -105,13 +104,13 @@ class ChunkCache:
         storage: ChunkStorage,
         settings: CacheSettings,
         read_ahead_bytes: int,
-        now_ms: Callable[[], int] | None = None,
+        ports: StorePorts = SYSTEM_PORTS,
     ) -> None:
         self.read_ahead_bytes = read_ahead_bytes
         self._store = store
         self._storage = storage
         self._settings = settings
-        self._now_ms = now_ms or SystemClock().monotonic_ms
+        self._now_ms = ports.clock.monotonic_ms
         self._lock = threading.Lock()
         self._cached: BoundedLru[ChunkKey, _CachedChunk] = BoundedLru(settings.size, settings.retention_ms)
         self.figures = ChunkFigures()
@@ -123,7 +122,7 @@ class ChunkCache:
         self._unread_bytes = 0
         self._unread_max = _UNREAD_BYTES_MAX if settings.size is None else settings.size // 2
         self._run_bytes_max = min(RUN_BYTES_MAX, self._unread_max // 2)
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="tier-read-ahead")
+        self._pool = ports.threads.executor(settings.threads, "tier-read-ahead")
 
     @property
     def cached_bytes(self) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Generic, TypeVar
 
 from tidelog.base.bounded_lru import BoundedLru
-from tidelog.base.clock import SystemClock
+from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.base.single_flight import SingleFlight
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -26,11 +26,11 @@ class LoadingCache(Generic[K, V]):
     """
 
     def __init__(
-        self, settings: CacheSettings, weigh: Callable[[V], int], now_ms: Callable[[], int] | None = None
+        self, settings: CacheSettings, weigh: Callable[[V], int], clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._settings = settings
         self._weigh = weigh
-        self._now_ms = now_ms or SystemClock().monotonic_ms
+        self._now_ms = clock.monotonic_ms
         self._lock = threading.Lock()
         self._values: BoundedLru[K, V] = BoundedLru(settings.size, settings.retention_ms)
         self._loads: SingleFlight[K, V] = SingleFlight()

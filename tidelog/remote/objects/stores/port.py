@@ -10,14 +10,15 @@ object has the key; InvalidRange. An adapter over a network fails after a bounde
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
+from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.remote.ports.storage_manager import (
     ReadableStream,
     RemoteResourceNotFound,
@@ -58,14 +59,25 @@ class RequestKind(Enum):
     DELETE = "DELETE"
 
 
+OpenFile: TypeAlias = Callable[[str], BinaryIO]
+"""Opens a file to read it from its start to its end."""
+
+
+def _open_file(path: str) -> BinaryIO:
+    return open(path, "rb")
+
+
 @dataclass(frozen=True, slots=True)
 class StorePorts:
-    """The clock and the randomness of a store, and the observer of its requests."""
+    """The clock, the randomness, the threads and the files of a store, and the observer of its requests."""
 
     clock: Clock = SYSTEM_CLOCK
     randomness: Randomness = SYSTEM_RANDOMNESS
     on_request: Callable[[RequestKind], None] | None = None
     """Called for each HTTP request by stores of S3."""
+    threads: Threads = SYSTEM_THREADS
+    open_file: OpenFile = _open_file
+    """Opens the local files of a segment."""
 
 
 SYSTEM_PORTS: Final = StorePorts()
@@ -133,6 +145,10 @@ class ObjectStore(Protocol):
     def close(self) -> None:
         """Release connections; no call follows."""
         ...
+
+
+OpenStore: TypeAlias = Callable[[str, Mapping[str, str], StorePorts], ObjectStore]
+"""Returns the store with a class name and its settings (keys without `storage.`). Errors: ConfigError."""
 
 
 def check_key(store: str, key: str) -> None:
