@@ -100,7 +100,7 @@ class Faults:
 
     def _note(self, text: str) -> None:
         self._simulation.trace.note("faults", text)
-        self._simulation.trace.event("fault", text)
+        self._simulation.trace.add(self._simulation.trace.code(f"fault {text}"))
 
     def _running_node(self) -> SimulatedNode | None:
         running = [node for node in self._cluster.nodes.values() if node.is_running]

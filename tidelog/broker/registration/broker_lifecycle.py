@@ -228,10 +228,12 @@ class BrokerLifecycle:
         return self._backoff.delay_ms(self._failures - 1, self._ports.rng)
 
     async def _pause(self, delay_ms: int) -> None:
+        """Wait for the next attempt, at most `delay_ms`."""
+        timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._next_attempt.set)
         try:
-            await asyncio.wait_for(self._next_attempt.wait(), delay_ms / 1000)
-        except TimeoutError:
-            return
+            await self._next_attempt.wait()
+        finally:
+            timer.cancel()
 
     async def _request(self, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
         """Return the controller's response. Raise KafkaError if it has an error or does not come in time."""

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 from tidelog.testing.simulation.executors import SimulatedExecutor
@@ -35,26 +36,39 @@ ResultT = TypeVar("ResultT")
 class _Future(asyncio.Future[Any]):
     """A future whose hash is the same in each run of a seed: the order of a set depends on it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        super().__init__(loop=loop)
-        self._number = number
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = cast(SimulatedLoop, self.get_loop()).next_number()
         return self._number
 
 
 class _Task(asyncio.Task[Any]):
     """A task whose hash is the same in each run of a seed."""
 
-    def __init__(
-        self, loop: SimulatedLoop, number: int, coro: Any, name: str | None, context: Context | None
-    ) -> None:
-        # Before the constructor of asyncio, which adds the task to a set.
-        self._number = number
-        super().__init__(coro, loop=loop, name=name, context=context)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = cast(SimulatedLoop, self.get_loop()).next_number()
         return self._number
+
+
+class _Handle(asyncio.Handle):
+    """A handle without the fields of asyncio's debug mode: most of a run is creating and calling handles."""
+
+    __slots__ = ()
+    _repr = _source_traceback = None
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimulatedLoop, context: Context
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -63,6 +77,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, process: ProcessState, sockets: SimulatedSockets) -> None:
         self._scheduler = process.machine.scheduler
         self._process = process
+        self._trace_code = self._scheduler.trace.code(f"loop {process.name}")
         self._sockets = sockets
         sockets.call_when_readable(self.notify)
         self._ready: deque[asyncio.Handle] = deque()
@@ -70,7 +85,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._is_scheduled = False
         self._busy_until_ns = 0
         self._number = 0
-        """The number of tasks and futures so far."""
+        """The number of hashes of tasks and futures so far."""
         self._spent_ns = 0
         """The time that the current iteration has taken so far."""
         self._default_executor = SimulatedExecutor(process, _DEFAULT_THREADS)
@@ -82,15 +97,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # ---- time
 
-    @property
-    def now_ns(self) -> int:
-        """The virtual time, with the time that the current iteration has taken; reading it takes time."""
+    def read_ns(self) -> int:
+        """Return the virtual time, with what the current iteration has taken; reading it takes time."""
         self._spent_ns += _CLOCK_READING_NS
         return self._scheduler.now_ns + self._spent_ns
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
-        return self.now_ns / _NS_PER_S
+        return self.read_ns() / _NS_PER_S
 
     # ---- callbacks
 
@@ -101,7 +115,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Call in the next iteration."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, copy_context() if context is None else context)
         if self._process.is_running:
             self._ready.append(handle)
             if not self._is_scheduled:
@@ -125,7 +139,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call after `delay` seconds."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self.read_ns() / _NS_PER_S + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -137,7 +151,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Call at a time of this loop."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         if self._process.is_running:
-            self._scheduler.at(int(when * _NS_PER_S) + 1, lambda: self._on_timer(timer))
+            self._scheduler.at(int(when * _NS_PER_S) + 1, partial(self._on_timer, timer))
         return timer
 
     def _on_timer(self, timer: asyncio.TimerHandle) -> None:
@@ -167,16 +181,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             return
         scheduler, ready, random_bits = self._scheduler, self._ready, self._scheduler.rng.getrandbits
         count = len(ready)
-        scheduler.trace.event("loop", process.name, count)
+        scheduler.trace.add(self._trace_code, count)
         self._spent_ns = 0
         events._set_running_loop(self)
         scheduler.current = process.name
         try:
             for _ in range(count):
-                handle = ready.popleft()
+                handle: Any = ready.popleft()
                 if not handle._cancelled:
                     self._spent_ns += _CALLBACK_NS_MIN + random_bits(_CALLBACK_RANDOM_BITS)
-                    handle._run()
+                    try:
+                        handle._context.run(handle._callback, *handle._args)
+                    except BaseException as error:
+                        self._on_error(handle, error)
                     if not (process.is_running and process.machine.disk.has_power):
                         process.check_power()
                         return
@@ -187,6 +204,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._spent_ns = 0
         if ready:
             self.wake()
+
+    def _on_error(self, handle: Any, error: BaseException) -> None:
+        """Handle the error of a callback, as asyncio does. A loss of power in a callback ends the process."""
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        if not self._process.check_power():
+            return
+        self.call_exception_handler(
+            {"message": f"Exception in callback {handle._callback}", "exception": error, "handle": handle}
+        )
 
     def end(self) -> None:
         """Drop everything: the process has ended."""
@@ -206,16 +233,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a new future."""
-        return _Future(self, self._next_number())
+        return _Future(loop=self)
 
     def create_task(
         self, coro: Any, *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """Start a task."""
         text = None if name is None else str(name)
-        return _Task(self, self._next_number(), coro, text, context)
+        return _Task(coro, loop=self, name=text, context=context)
 
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
+        """Return the hash of a task or future."""
         self._number += 1
         return self._number
 
@@ -285,9 +313,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # ---- state and errors
 
-    def get_debug(self) -> bool:
-        """Return False: the debug mode of asyncio reads the system's clock."""
-        return False
+    get_debug = staticmethod(bool)
+    """Return False: the debug mode of asyncio reads the system's clock. Each future calls this."""
 
     def is_running(self) -> bool:
         """Return whether the process runs."""

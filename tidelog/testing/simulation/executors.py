@@ -15,7 +15,6 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Final
 
-from tidelog.testing.simulation.scheduler import Event
 from tidelog.testing.simulation.states import ProcessState
 
 _START_NS_MAX: Final = 200_000
@@ -39,10 +38,11 @@ class SimulatedExecutor(Executor):
         self._process = process
         self._scheduler = process.machine.scheduler
         self._threads = threads
+        self._trace_code = self._scheduler.trace.code(f"thread {process.name}")
         self._waiting: deque[Work] = deque()
-        self._started: dict[int, tuple[Event, Work]] = {}
-        self._ending: dict[int, tuple[Event, Callable[[], None]]] = {}
-        """The functions that have run, and whose time has not passed yet, with what completes them."""
+        self._started: dict[int, Work] = {}
+        self._ending: dict[int, Callable[[], None]] = {}
+        """What completes each function that has run, and whose time has not passed yet."""
         self._next = 0
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -56,14 +56,12 @@ class SimulatedExecutor(Executor):
         """Run what was submitted now, as a thread that waits does not let time pass for others."""
         if not wait:
             return
-        for event, complete in [self._ending[number] for number in sorted(self._ending)]:
-            event.cancel()
-            complete()
-        self._ending.clear()
-        for event, work in [self._started[number] for number in sorted(self._started)]:
-            event.cancel()
-            self._perform(work)()
-        self._started.clear()
+        ending, self._ending = self._ending, {}
+        for number in sorted(ending):
+            ending[number]()
+        started, self._started = self._started, {}
+        for number in sorted(started):
+            self._perform(started[number])()
         while self._waiting:
             self._perform(self._waiting.popleft())()
 
@@ -72,8 +70,8 @@ class SimulatedExecutor(Executor):
             work = self._waiting.popleft()
             self._next += 1
             delay_ns = self._scheduler.between(1_000, _START_NS_MAX) + self._process.machine.disk_delay_ns()
-            event = self._scheduler.after(delay_ns, partial(self._on_due, self._next))
-            self._started[self._next] = event, work
+            self._started[self._next] = work
+            self._scheduler.after(delay_ns, partial(self._on_due, self._next))
 
     def _on_due(self, number: int) -> None:
         process = self._process
@@ -82,14 +80,14 @@ class SimulatedExecutor(Executor):
         if process.is_paused:
             process.call_when_resumed(partial(self._on_due, number))
             return
-        entry = self._started.pop(number, None)
-        if entry is None:
+        work = self._started.pop(number, None)
+        if work is None:
             return
         process.begin_function()
-        complete = self._perform(entry[1])
+        complete = self._perform(work)
         if process.spent_ns:
-            event = self._scheduler.after(process.spent_ns, partial(self._on_ended, number))
-            self._ending[number] = event, complete
+            self._ending[number] = complete
+            self._scheduler.after(process.spent_ns, partial(self._on_ended, number))
         else:
             complete()
             self._start()
@@ -101,9 +99,9 @@ class SimulatedExecutor(Executor):
         if process.is_paused:
             process.call_when_resumed(partial(self._on_ended, number))
             return
-        entry = self._ending.pop(number, None)
-        if entry is not None:
-            entry[1]()
+        complete = self._ending.pop(number, None)
+        if complete is not None:
+            complete()
             self._start()
 
     def _perform(self, work: Work) -> Callable[[], None]:
@@ -112,7 +110,7 @@ class SimulatedExecutor(Executor):
         if not future.set_running_or_notify_cancel():
             return _do_nothing
         scheduler, process = self._scheduler, self._process
-        scheduler.trace.event("thread", process.name)
+        scheduler.trace.add(self._trace_code)
         outer, scheduler.current = scheduler.current, process.name
         result: Any = None
         failure: BaseException | None = None

@@ -13,14 +13,13 @@ from typing import Final, Protocol
 
 from tidelog.testing.simulation.scheduler import MS, Scheduler
 from tidelog.testing.simulation.states import MachineState, ProcessState
-from tidelog.testing.simulation.stream import Endpoint, Flow, connected_pair
+from tidelog.testing.simulation.stream import Endpoint, Flow, Link, connected_pair
 
 FIRST_FREE_PORT: Final = 40_000
 USUAL_DELAY_NS: Final = (50_000, 600_000)
 LATE_DELAY_NS: Final = (1 * MS, 25 * MS)
 _LATE_SHARE: Final = 0.01
 _RETRANSMISSION_NS: Final = (1 * MS, 400 * MS)
-Packet = tuple[Flow, Callable[[], None]]
 
 
 class Listening(Protocol):
@@ -31,15 +30,6 @@ class Listening(Protocol):
     def enqueue(self, endpoint: Endpoint) -> None:
         """Add a connection that has arrived."""
         ...
-
-
-class Link:
-    """One direction between two machines."""
-
-    def __init__(self) -> None:
-        self.is_cut = False
-        self.extra_delay_ns = 0
-        self.held: list[Packet] = []
 
 
 class Network:
@@ -127,9 +117,9 @@ class Network:
 
     # ---- packets
 
-    def transmit(self, source: str, target: str, flow: Flow, deliver: Callable[[], None]) -> None:
+    def transmit(self, flow: Flow, deliver: Callable[[], None]) -> None:
         """Call `deliver` when the packet arrives."""
-        link = self.link(source, target)
+        link = flow.link
         if link.is_cut:
             link.held.append((flow, deliver))
             return
@@ -141,8 +131,9 @@ class Network:
         self._schedule(flow, deliver, delay_ns)
 
     def _schedule(self, flow: Flow, deliver: Callable[[], None], delay_ns: int) -> None:
-        flow.last_ns = max(flow.last_ns + 1, self.scheduler.now_ns + delay_ns)
-        self.scheduler.at(flow.last_ns, deliver)
+        scheduler = self.scheduler
+        flow.last_ns = max(flow.last_ns + 1, scheduler.now_ns + delay_ns)
+        scheduler.at(flow.last_ns, deliver)
 
     # ---- connections
 
@@ -154,7 +145,7 @@ class Network:
         source = process.machine.address
         target = self.address_of(host)
         future: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
-        flow, back = Flow(), Flow()
+        flow, back = Flow(self.link(source, target)), Flow(self.link(target, source))
 
         def refuse() -> None:
             if not future.done():
@@ -172,13 +163,13 @@ class Network:
                 return
             listener = self.listeners.get((target, port))
             if listener is None:
-                self.transmit(target, source, back, refuse)
+                self.transmit(back, refuse)
                 return
             near, far = connected_pair(
                 self, process, listener.process, (source, self.free_port()), (target, port)
             )
             listener.enqueue(far)
-            self.transmit(target, source, far.flow, lambda: complete(near))
+            self.transmit(far.flow, lambda: complete(near))
 
-        self.transmit(source, target, flow, arrive)
+        self.transmit(flow, arrive)
         return await future

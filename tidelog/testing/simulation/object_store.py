@@ -12,6 +12,7 @@ A request has its effect at one moment. Its thread is then occupied for the time
 from __future__ import annotations
 
 import io
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
@@ -153,7 +154,8 @@ class SimulatedObjectStore:
         process.spend(bucket.scheduler.between(*USUAL_DELAY_NS))
         if bucket.delay_ns_max:
             process.spend(rng.randrange(bucket.delay_ns_max))
-        bucket.scheduler.trace.event("store", process.name, f"{action} {key}")
+        trace = bucket.scheduler.trace
+        trace.add(trace.code(f"store {process.name}"), zlib.crc32(f"{action} {key}".encode()))
         if bucket.is_unavailable or rng.random() < bucket.failure_share:
             raise StoreUnavailable(f"{NAME}: cannot {action} {key!r}: 503 Slow Down")
 

@@ -66,20 +66,20 @@ class SimulatedClock:
     """The clocks of a process: virtual time, and a wall clock that may be wrong."""
 
     def __init__(self, loop: SimulatedLoop, machine: MachineState) -> None:
-        self._loop = loop
+        self._read_ns = loop.read_ns
         self._machine = machine
 
     def wall_ms(self) -> int:
         """Return the milliseconds since 1970 (UTC); may jump."""
-        return FIRST_WALL_MS + self._loop.now_ns // MS + self._machine.wall_ahead_ms
+        return FIRST_WALL_MS + self._read_ns() // MS + self._machine.wall_ahead_ms
 
     def monotonic_ms(self) -> int:
         """Return the milliseconds of virtual time."""
-        return self._loop.now_ns // MS
+        return self._read_ns() // MS
 
     def monotonic_ns(self) -> int:
         """Return the nanoseconds of virtual time."""
-        return self._loop.now_ns
+        return self._read_ns()
 
 
 class Machine:

@@ -6,10 +6,10 @@ seed determines the run.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Final
 
 from tidelog.testing.simulation.trace import Trace
@@ -19,19 +19,6 @@ MS: Final = 1_000_000
 SECOND: Final = 1_000 * MS
 _TIE_BITS: Final = 16
 _SEQUENCE_BITS: Final = 48
-
-
-class Event:
-    """A callback at a time of the virtual clock, until it is cancelled."""
-
-    __slots__ = ("callback",)
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        """Do not call the callback."""
-        self.callback = None
 
 
 class Scheduler:
@@ -45,25 +32,25 @@ class Scheduler:
         self.current = ""
         """The name of the process whose code runs; empty between events."""
         self.trace = Trace(lambda: self.now_ns)
-        self._queue: list[tuple[int, int, Event]] = []
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._random_bits = self.rng.getrandbits
         self._next: deque[Callable[[], None]] = deque()
         self._sequence = 0
 
-    def at(self, time_ns: int, callback: Callable[[], None]) -> Event:
+    def at(self, time_ns: int, callback: Callable[[], None]) -> None:
         """Call `callback` at a time; now if it has passed."""
-        event = Event(callback)
+        now_ns = self.now_ns
         self._sequence += 1
-        order = (self.rng.getrandbits(_TIE_BITS) << _SEQUENCE_BITS) | self._sequence
-        heapq.heappush(self._queue, (max(time_ns, self.now_ns), order, event))
-        return event
+        order = (self._random_bits(_TIE_BITS) << _SEQUENCE_BITS) | self._sequence
+        heappush(self._queue, (time_ns if time_ns > now_ns else now_ns, order, callback))
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Call `callback` after the current event, before all others."""
         self._next.append(callback)
 
-    def after(self, delay_ns: int, callback: Callable[[], None]) -> Event:
+    def after(self, delay_ns: int, callback: Callable[[], None]) -> None:
         """Call `callback` after a delay."""
-        return self.at(self.now_ns + delay_ns, callback)
+        self.at(self.now_ns + delay_ns, callback)
 
     def clear(self) -> None:
         """Drop all events: the simulation has ended."""
@@ -90,10 +77,7 @@ class Scheduler:
             if not queue or queue[0][0] > deadline_ns:
                 self.now_ns = max(self.now_ns, deadline_ns)
                 return False
-            time_ns, _, event = heapq.heappop(queue)
-            callback = event.callback
-            if callback is not None:
-                self.now_ns = time_ns
-                self.event_count += 1
-                callback()
+            self.now_ns, _, callback = heappop(queue)
+            self.event_count += 1
+            callback()
         return None

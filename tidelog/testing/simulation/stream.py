@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from tidelog.testing.simulation.scheduler import Scheduler
@@ -22,12 +23,23 @@ _RESET_NS: Final = (10_000, 2_000_000)
 Address = tuple[str, int]
 
 
+class Link:
+    """One direction between two machines."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self.extra_delay_ns = 0
+        self.held: list[tuple[Flow, Callable[[], None]]] = []
+        """The packets that wait for the end of a cut."""
+
+
 class Flow:
     """The order of the packets of one direction of a connection."""
 
-    __slots__ = ("last_ns",)
+    __slots__ = ("last_ns", "link")
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
+        self.link = link
         self.last_ns = 0
 
 
@@ -36,7 +48,11 @@ class Wire(Protocol):
 
     scheduler: Scheduler
 
-    def transmit(self, source: str, target: str, flow: Flow, deliver: Callable[[], None]) -> None:
+    def link(self, source: str, target: str) -> Link:
+        """Return the link between two addresses."""
+        ...
+
+    def transmit(self, flow: Flow, deliver: Callable[[], None]) -> None:
         """Call `deliver` when the packet arrives."""
         ...
 
@@ -56,7 +72,7 @@ class Endpoint:
         self.process = process
         self.local = local
         self.remote = remote
-        self.flow = Flow()
+        self.flow = Flow(wire.link(local[0], remote[0]))
         self.peer: Endpoint = self
         self.unsent = bytearray()
         self.received: deque[bytes] = deque()
@@ -68,7 +84,7 @@ class Endpoint:
         self.on_change: Callable[[], None] = _do_nothing
         self._wire = wire
         self._number = wire.register(self)
-        self._name = f"{process.name} {remote}"
+        self._trace_code = wire.scheduler.trace.code(f"bytes {process.name} {remote}")
         self._on_the_way = 0
         self._unread = 0
         """The bytes that were sent to the peer and that its process has not read."""
@@ -115,12 +131,12 @@ class Endpoint:
             del unsent[:count]
             self._unread += count
             self._on_the_way += count
-            self._transmit(lambda piece=piece: self.peer._on_data(piece))  # type: ignore[misc]
+            self._transmit(partial(self.peer._on_data, piece))
         if self._sends_end and not unsent and not self.is_reset:
             self._transmit(self.peer._on_end)
 
     def _transmit(self, deliver: Callable[[], None]) -> None:
-        self._wire.transmit(self.local[0], self.remote[0], self.flow, deliver)
+        self._wire.transmit(self.flow, deliver)
 
     # ---- arriving
 
@@ -133,7 +149,7 @@ class Endpoint:
                 return
         if self._is_rejected():
             return
-        self._wire.scheduler.trace.event("bytes", self._name, zlib.crc32(piece))
+        self._wire.scheduler.trace.add(self._trace_code, zlib.crc32(piece))
         self.received.append(piece)
         self.on_change()
 

@@ -26,7 +26,7 @@ class SimulatedTransport(asyncio.Transport):
         super().__init__({"peername": endpoint.remote, "sockname": endpoint.local, **extra})
         self._loop = loop
         self._endpoint = endpoint
-        self._protocol = protocol
+        self.set_protocol(protocol)
         self._on_closed = on_closed
         self._high_water, self._low_water = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
         self._is_writing_paused = False
@@ -40,13 +40,10 @@ class SimulatedTransport(asyncio.Transport):
 
     def _begin(self) -> None:
         self._is_reading = not self._is_closing
-        self._schedule()
+        self.on_change()
 
     def on_change(self) -> None:
         """React to a change of the connection in the next iteration of the loop."""
-        self._schedule()
-
-    def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_lost:
             self._is_scheduled = True
             self._loop.call_soon(self._step)
@@ -69,16 +66,16 @@ class SimulatedTransport(asyncio.Transport):
     def _read(self) -> None:
         endpoint = self._endpoint
         if endpoint.received:
-            protocol = self._protocol
-            if isinstance(protocol, asyncio.BufferedProtocol):
-                buffer = memoryview(protocol.get_buffer(-1))
+            buffered = self._buffered
+            if buffered is not None:
+                buffer = memoryview(buffered.get_buffer(-1))
                 data = endpoint.read(len(buffer))
                 buffer[: len(data)] = data
-                protocol.buffer_updated(len(data))
+                buffered.buffer_updated(len(data))
             else:
-                cast(asyncio.Protocol, protocol).data_received(endpoint.read(_READ_BYTES))
+                cast(asyncio.Protocol, self._protocol).data_received(endpoint.read(_READ_BYTES))
             if endpoint.received or endpoint.has_ended:
-                self._schedule()
+                self.on_change()
         elif endpoint.has_ended and not self._has_reported_end:
             self._has_reported_end = True
             if not cast(asyncio.Protocol, self._protocol).eof_received():
@@ -98,11 +95,12 @@ class SimulatedTransport(asyncio.Transport):
         """Pass received bytes to the protocol again."""
         if not self._is_closing and not self._is_reading:
             self._is_reading = True
-            self._schedule()
+            self.on_change()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Use another protocol."""
         self._protocol = protocol
+        self._buffered = protocol if isinstance(protocol, asyncio.BufferedProtocol) else None
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Return the protocol."""
@@ -161,14 +159,14 @@ class SimulatedTransport(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             self._endpoint.finish()
-            self._schedule()
+            self.on_change()
 
     def abort(self) -> None:
         """Close at once; the peer gets a reset."""
         if not self._is_lost:
             self._is_closing = True
             self._endpoint.reset()
-            self._schedule()
+            self.on_change()
 
     def _lose(self, error: Exception | None) -> None:
         self._is_lost = self._is_closing = True
