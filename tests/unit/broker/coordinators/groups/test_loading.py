@@ -38,9 +38,9 @@ class Batch(NamedTuple):
 
 
 GROUPS, TOPICS, PARTITIONS = st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 2)
-OFFSETS = st.builds(
-    CommittedOffset, st.integers(0, 99), st.integers(0, 9), st.integers(-1, 2), st.sampled_from(("", "", "m"))
-)
+OFFSETS = st.tuples(
+    st.integers(0, 99), st.integers(0, 9), st.integers(-1, 2), st.sampled_from(("", "", "m"))
+).map(lambda values: CommittedOffset(*values))
 COMMITS = st.builds(offset_commit, GROUPS, TOPICS, PARTITIONS, OFFSETS)
 TOMBSTONES = st.builds(offset_tombstone, GROUPS, TOPICS, PARTITIONS)
 PRODUCERS = st.integers(1, 2)
@@ -51,10 +51,13 @@ def new_generation(group_id: str) -> GroupMetadataRecord:
 
 
 RECORDS = COMMITS | COMMITS | TOMBSTONES | st.builds(new_generation, GROUPS) | GROUPS.map(group_tombstone)
+# `builds` would also choose the values of parameters that are not named.
 BATCHES = (
-    st.builds(Batch, st.lists(RECORDS, min_size=1, max_size=8).map(tuple))
-    | st.builds(Batch, st.lists(COMMITS, min_size=1, max_size=3).map(tuple), PRODUCERS)
-    | st.builds(Batch, producer_id=PRODUCERS, is_commit=st.booleans())
+    st.lists(RECORDS, min_size=1, max_size=8).map(lambda records: Batch(tuple(records)))
+    | st.tuples(st.lists(COMMITS, min_size=1, max_size=3).map(tuple), PRODUCERS).map(
+        lambda each: Batch(*each)
+    )
+    | st.tuples(PRODUCERS, st.booleans()).map(lambda each: Batch((), *each))
 )
 
 
