@@ -27,6 +27,8 @@ finish() {
         echo "FAILED; the last log lines of the nodes:"
         "${COMPOSE[@]}" logs --tail 30 || true
     fi
+    # A consumer in the background, which waits up to 30 s for a node if it is only asked to stop.
+    jobs -p | xargs -r kill -9 2>/dev/null || true
     docker rm -f tidelog-smoke kafka-1 kafka-2 kafka-3 >/dev/null 2>&1 || true
     docker network rm tidelog-smoke >/dev/null 2>&1 || true
     "${COMPOSE[@]}" down -v --timeout 20 >/dev/null 2>&1 || true
