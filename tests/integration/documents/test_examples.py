@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.python_programs import output_of
 from tidelog.testing.embedded import EmbeddedCluster
 
 EXAMPLES = ROOT / "examples"
@@ -28,28 +26,13 @@ def servers() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-def run(*arguments: str) -> str:
-    """Return the output of a program that ends successfully."""
-    ended = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_example_prints_what_it_reads(name: str, servers: str) -> None:
-    assert set(run(f"examples/{name}", servers).splitlines()) >= OUTPUTS[name]
+    assert set(output_of(ROOT, f"examples/{name}", servers).splitlines()) >= OUTPUTS[name]
 
 
 def test_the_example_for_pytest_passes() -> None:
-    assert "1 passed" in run("-m", "pytest", "-v", "examples/test_orders.py")
+    assert "1 passed" in output_of(ROOT, "-m", "pytest", "-v", "examples/test_orders.py")
 
 
 def test_every_example_is_tested_and_described() -> None:

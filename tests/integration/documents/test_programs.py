@@ -6,15 +6,13 @@ for OAUTHBEARER in docs/security.md and the acknowledgements in docs/share-group
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Final
 
 from tests.support.document_commands import code_blocks
 from tests.support.paths import ROOT
+from tests.support.python_programs import output_of
 
 IMPORTS: Final = "import confluent_kafka\nimport pytest\n"
 DOCUMENTS: Final = ROOT / "docs"
@@ -24,17 +22,7 @@ def run_tests(folder: Path, program: str) -> str:
     """Run a file of tests, which pass, with pytest; return the last line of the output."""
     file = folder / "test_document.py"
     file.write_text(IMPORTS + program)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout.splitlines()[-1]
+    return output_of(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)).splitlines()[-1]
 
 
 def test_the_tests_of_the_fixtures_pass(tmp_path: Path) -> None:
