@@ -89,10 +89,10 @@ def metadata_frame(topic: str) -> bytes:
     return encode_request(ApiKey.METADATA, 9, 1, CLIENT_ID, request)
 
 
-def check_produced(answer: bytes) -> None:
+def check_produced(frame: bytes) -> None:
     """Raise ValueError if a Produce response, without its size, has an error code."""
-    _, body = read_response_header(memoryview(answer), ApiKey.PRODUCE, PRODUCE_VERSION)
-    response = decode(ProduceResponse, answer[body:], PRODUCE_VERSION)
+    _, body = read_response_header(memoryview(frame), ApiKey.PRODUCE, PRODUCE_VERSION)
+    response = decode(ProduceResponse, frame[body:], PRODUCE_VERSION)
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:

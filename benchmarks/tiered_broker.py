@@ -109,10 +109,10 @@ class TieredBroker:
                 found = await admin.list_offsets(dict.fromkeys(names, int(spec)))
             offsets = []
             for name in names:
-                answer = found[name]
-                if isinstance(answer, KafkaError):
-                    raise answer
-                offsets.append(answer.offset)
+                result = found[name]
+                if isinstance(result, KafkaError):
+                    raise result
+                offsets.append(result.offset)
             return offsets
 
         return asyncio.run(send_and_receive())

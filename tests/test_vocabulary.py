@@ -31,6 +31,7 @@ REPLACEMENTS = {
     r"in turns|beside": "alternating, compared with",
     r"askers?|the other side": "the requester, the peer",
     r"what keeps|what is given": "maintains, arguments",
+    r"(?:un)?answer(?:s|ed|ing)?": "response, result, responds, acknowledged",
 }
 BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 
@@ -40,6 +41,7 @@ NOT_IN_TEST_NAMES = {
     "told|tell|tells|hear|hears|heard|said|say": "notified, reported, received",
     "wish|wishes|believed|believes|thinks|speaks|minds": "request, accepted, assumed",
     "asker|stranger|strangers": "the requester, an unknown client",
+    "answer|answers|answered|unanswered": "response, gets a response",
     "story|stories|tale|lie|lies|liar|monstrous|torn": "scenario, wrong, oversized, truncated",
     "foretold|foretell|anew|beside|sake": "predicted, again, next to, for",
     "news|noticed|wanted|wants|unharmed": "changes, detected, requested, unchanged",
@@ -50,6 +52,7 @@ NOT_NAMES_OF_OBJECTS = {
     "Made|Told|Gone|Weather|Storm": "a noun, such as OutcomeRecorder",
     "given|asked|told|heard|seen": "configs, requests, received, records, response",
     "made|led|gone": "created_logs, leader_partitions, disconnected",
+    "answer|answers|answered": "response, responses, result; acknowledged",
 }
 NOT_NAMES_OF_OBJECTS_IN_TESTS = {
     "Bench|Rig|World|House|Scene|bench|rig|world|house|scene": "<Subject>Fixture; fixture, cluster",

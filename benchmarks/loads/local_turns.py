@@ -35,9 +35,9 @@ def local_turns(
                 ("consume", fetch_frame(topic, 0, offset, FETCH_BYTES)),
             ):
                 started = time.perf_counter()
-                answer = send_and_receive(connection, frame)
+                response = send_and_receive(connection, frame)
                 taken[kind].append((time.perf_counter() - started) * 1e6)
-            if len(answer) < len(records):
+            if len(response) < len(records):
                 raise RuntimeError(f"nothing came from offset {offset}")
             offset += records_in(records)
     return {
@@ -47,9 +47,9 @@ def local_turns(
     }
 
 
-def _base_offset(answer: bytes) -> int:
-    _, body = read_response_header(memoryview(answer), ApiKey.PRODUCE, PRODUCE_VERSION)
-    response = decode(ProduceResponse, answer[body:], PRODUCE_VERSION)
+def _base_offset(frame: bytes) -> int:
+    _, body = read_response_header(memoryview(frame), ApiKey.PRODUCE, PRODUCE_VERSION)
+    response = decode(ProduceResponse, frame[body:], PRODUCE_VERSION)
     partition = response.responses[0].partition_responses[0]
     if partition.error_code:
         raise RuntimeError(f"produce failed: {partition}")

@@ -33,8 +33,8 @@ class RecordConnection:
         self._frames = frames
         # One exchange before the clock starts: the broker has accepted the connection then, and the accept
         # queue cannot overflow.
-        answer = _accepted(self.socket, next(frames))
-        self._missing = self._answer_bytes = SIZE_BYTES + len(answer)
+        response = _accepted(self.socket, next(frames))
+        self._missing = self._response_bytes = SIZE_BYTES + len(response)
 
     def send(self) -> None:
         """Send the next request."""
@@ -50,7 +50,7 @@ class RecordConnection:
             return False
         if self._missing < 0:
             raise ValueError("a response was longer than the first one")
-        self._missing = self._answer_bytes
+        self._missing = self._response_bytes
         self.send()
         return True
 
@@ -59,10 +59,10 @@ def _accepted(connection: socket.socket, frame: bytes) -> bytes:
     """Send a request until it is accepted: a new partition may have no leader yet. Raise ValueError."""
     deadline = time.monotonic() + LEADER_WITHIN_S
     while True:
-        answer = send_and_receive(connection, frame)
+        response = send_and_receive(connection, frame)
         try:
-            check_produced(answer)
-            return answer
+            check_produced(response)
+            return response
         except ValueError:
             if time.monotonic() > deadline:
                 raise

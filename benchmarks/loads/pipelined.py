@@ -26,12 +26,12 @@ _size_of: Final = struct.Struct(">i").unpack_from
 class PipelinedConnection:
     """A blocking socket with `in_flight` requests in flight."""
 
-    def __init__(self, host: str, port: int, frame: bytes, in_flight: int, answer_bytes: int) -> None:
+    def __init__(self, host: str, port: int, frame: bytes, in_flight: int, response_bytes: int) -> None:
         self.socket = connect(host, port)
         self._frames = memoryview(frame * in_flight)
         self._frame_bytes = len(frame)
         self._in_flight = in_flight
-        self._answer_bytes = answer_bytes
+        self._response_bytes = response_bytes
         self._rest = 0
 
     def start(self) -> None:
@@ -43,7 +43,7 @@ class PipelinedConnection:
         received = self.socket.recv_into(buffer)
         if received == 0:
             raise ConnectionError("the server closed the connection")
-        count, self._rest = divmod(self._rest + received, self._answer_bytes)
+        count, self._rest = divmod(self._rest + received, self._response_bytes)
         if count:
             self.socket.sendall(self._frames[: count * self._frame_bytes])
         return count
@@ -92,11 +92,11 @@ def pipelined_produce(
     with connect(host, port) as first:
         if creates_topic:
             send_and_receive(first, create_topic_frame(topic, partitions))
-        answer = send_and_receive(first, frame)
-    check_produced(answer)
-    answer_bytes = SIZE_BYTES + len(answer)
+        response = send_and_receive(first, frame)
+    check_produced(response)
+    response_bytes = SIZE_BYTES + len(response)
     open_connections = [
-        PipelinedConnection(host, port, frame, in_flight, answer_bytes) for _ in range(connections)
+        PipelinedConnection(host, port, frame, in_flight, response_bytes) for _ in range(connections)
     ]
     selector = selectors.DefaultSelector()
     for connection in open_connections:

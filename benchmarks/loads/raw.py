@@ -33,7 +33,7 @@ def raw(kind: str, **options: Any) -> dict[str, Any]:
         "fill": fill,
         "fetch": fetch,
         "stream": stream,
-        "first_answer": first_response,
+        "first_response": first_response,
     }
     return loads[kind](**options)
 
@@ -85,7 +85,7 @@ def _receive_for(host: str, port: int, frame: bytes, length: int | None, seconds
         started = time.perf_counter()
         while time.perf_counter() - started < seconds:
             expected = length if length is not None else _size(connection)
-            # The next request is on its way while this answer is read, as consumers do.
+            # The next request is on its way while this response is read, as consumers do.
             connection.sendall(frame)
             total += expected
             while expected:
@@ -102,7 +102,7 @@ def _size(connection: socket.socket) -> int:
 def first_response(host: str, port: int) -> dict[str, Any]:
     """Send one Metadata request."""
     with connect(host, port) as connection:
-        return {"answer_bytes": len(send_and_receive(connection, metadata_frame("first")))}
+        return {"response_bytes": len(send_and_receive(connection, metadata_frame("first")))}
 
 
 if __name__ == "__main__":

@@ -107,10 +107,10 @@ def _read_one(host: str, port: int, topic: str, partition: int, end: int, max_by
     with connect(host, port) as connection:
         while offset < end:
             connection.sendall(fetch_frame(topic, partition, offset, max_bytes))
-            answer = _receive_partition(connection, buffer)
-            if answer.error_code:
-                raise RuntimeError(f"{topic}-{partition} at {offset}: error {answer.error_code}")
-            records = memoryview(answer.records or b"")
+            response = _receive_partition(connection, buffer)
+            if response.error_code:
+                raise RuntimeError(f"{topic}-{partition} at {offset}: error {response.error_code}")
+            records = memoryview(response.records or b"")
             if records:
                 offset = read_header(records[_last_batch(records) :]).next_offset
                 total += len(records)

@@ -69,8 +69,8 @@ class BareCluster:
             return self._broker.handle(frame)
         header, position = read_request_header(frame)
         request = decode(request_type(header.api_key), frame[position:], header.api_version)
-        answer = self._slow[header.api_key](request)
-        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        response = self._slow[header.api_key](request)
+        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _api_versions(self, _: object) -> ApiVersionsResponse:
         return ApiVersionsResponse(

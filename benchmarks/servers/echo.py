@@ -1,6 +1,6 @@
 """Responds to every frame with its correlation id and as many bytes as a Produce response has.
 
-    python -m benchmarks.servers.echo <answer bytes>
+    python -m benchmarks.servers.echo <response bytes>
 
 It measures the latency of a request without the work of the broker: event loop, sockets and load.
 """
@@ -19,12 +19,12 @@ _CORRELATION_AT: Final = 4
 
 def main() -> None:
     """Echo until SIGTERM."""
-    answer_bytes = int(sys.argv[1])
-    padding = bytes(answer_bytes - _SIZE_AND_CORRELATION.size)
+    response_bytes = int(sys.argv[1])
+    padding = bytes(response_bytes - _SIZE_AND_CORRELATION.size)
 
     def echo(frame: memoryview) -> bytes:
         correlation_id = bytes(frame[_CORRELATION_AT : _CORRELATION_AT + 4])
-        return _SIZE_AND_CORRELATION.pack(answer_bytes - SIZE_BYTES, correlation_id) + padding
+        return _SIZE_AND_CORRELATION.pack(response_bytes - SIZE_BYTES, correlation_id) + padding
 
     serve(echo)
 

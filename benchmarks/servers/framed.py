@@ -11,7 +11,7 @@ from typing import Final, cast
 import uvloop
 
 FrameHandler = Callable[[memoryview], bytes]
-"""Takes a frame without its size, and returns the answer with its size."""
+"""Takes a frame without its size, and returns the response with its size."""
 
 SIZE_BYTES: Final = 4
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -44,17 +44,17 @@ class FramedConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         while self._end - self._start >= SIZE_BYTES:
             body = self._start + SIZE_BYTES
             end = body + _unpack_size(self._buffer, self._start)[0]
             if end > self._end:
                 break
-            answers.append(self._handle(self._view[body:end]))
+            responses.append(self._handle(self._view[body:end]))
             self._start = end
-        if answers:
+        if responses:
             assert self._transport is not None
-            self._transport.write(b"".join(answers))
+            self._transport.write(b"".join(responses))
 
 
 def serve(handle: FrameHandler, listens: Callable[[str, int], None] | None = None) -> None:

@@ -55,6 +55,6 @@ async def _create(servers: str, count: int) -> None:
         try:
             await admin.create_topic(TOPIC, count, 3)
         except KafkaError as error:
-            # The nodes were too busy with making them to answer the first attempt in time.
+            # The nodes were too busy with their creation to respond to the first attempt in time.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

@@ -10,14 +10,14 @@ from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import Effort
 
 P99_AT_MOST = 3.0
-PRODUCE_ANSWER_BYTES = 60
+PRODUCE_RESPONSE_BYTES = 60
 
 
 def latency(effort: Effort) -> Iterator[Figure]:
     """Measure the median and the 99th percentile of response times in microseconds."""
     with (
         BrokerProcess() as broker,
-        ServerProcess("benchmarks.servers.echo", [str(PRODUCE_ANSWER_BYTES)]) as echo,
+        ServerProcess("benchmarks.servers.echo", [str(PRODUCE_RESPONSE_BYTES)]) as echo,
         ServerProcess("benchmarks.servers.mock_cluster") as mock,
     ):
         raw = [

@@ -14,9 +14,9 @@ from tests.harness.hostile.measurements import (
     Phase,
     Sample,
     correct_for_coordinated_omission,
+    pending_requests,
     percentile,
     phase_of,
-    unanswered_requests,
 )
 from tests.harness.hostile.report_rows import AttackMeasurements, failures_of, misses_of
 
@@ -75,8 +75,8 @@ def test_one_long_response_counts_as_all_requests_that_would_have_waited() -> No
 
 def test_requests_without_a_response_count_up_to_now() -> None:
     latest = {kind: sample(kind, 0, 1) for kind in Kind}
-    assert not unanswered_requests(latest, 50 * NANOSECONDS_PER_MS)
-    samples = unanswered_requests(latest, 5000 * NANOSECONDS_PER_MS)
+    assert not pending_requests(latest, 50 * NANOSECONDS_PER_MS)
+    samples = pending_requests(latest, 5000 * NANOSECONDS_PER_MS)
     assert {one.kind for one in samples} == set(Kind)
     assert all(one.elapsed_ns > 4000 * NANOSECONDS_PER_MS for one in samples)
 

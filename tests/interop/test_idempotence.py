@@ -107,10 +107,10 @@ class Resender:
         host, port = servers.split(":")
         self._client = RawClient(host, int(port))
         self._topic = topic
-        answer = self._client.send_request(
+        response = self._client.send_request(
             InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse
         )
-        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
 
     def send(self, sequence: int, *values: str, epoch: int | None = None) -> PartitionProduceResponse:
         """Produce one batch with this first sequence number."""
@@ -125,8 +125,8 @@ class Resender:
         partition = PartitionProduceData(index=0, records=bytes(records))
         topic = TopicProduceData(name=self._topic, partition_data=(partition,))
         request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
-        answer = self._client.send_request(request, NAMED_VERSION, ProduceResponse)
-        return answer.responses[0].partition_responses[0]
+        response = self._client.send_request(request, NAMED_VERSION, ProduceResponse)
+        return response.responses[0].partition_responses[0]
 
     def close(self) -> None:
         """Close the connection."""
@@ -144,9 +144,9 @@ def test_the_last_five_batches_may_be_repeated_with_the_same_result(
     resender: Resender, topic: str, client_factory: ClientFactory
 ) -> None:
     sent = [(2 * number, (f"a{number}", f"b{number}")) for number in range(8)]
-    first_answers = [resender.send(sequence, *values) for sequence, values in sent]
-    assert [answer.base_offset for answer in first_answers] == [0, 2, 4, 6, 8, 10, 12, 14]
-    for (sequence, values), first in list(zip(sent, first_answers, strict=True))[-5:]:
+    first_responses = [resender.send(sequence, *values) for sequence, values in sent]
+    assert [response.base_offset for response in first_responses] == [0, 2, 4, 6, 8, 10, 12, 14]
+    for (sequence, values), first in list(zip(sent, first_responses, strict=True))[-5:]:
         again = resender.send(sequence, *values)
         assert (again.error_code, again.base_offset) == (0, first.base_offset)
     received = client_factory.consume(CLIENTS["confluent"], topic, 16)

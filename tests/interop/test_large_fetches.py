@@ -66,8 +66,8 @@ def test_one_response_may_hold_all_records(digest: str, servers: str) -> None:
         topics=(FetchTopic(topic=TOPIC, partitions=(partition,)),),
     )
     with RawClient(host, int(port)) as client:
-        answer = client.send_request(request, NAMED_VERSION, FetchResponse)
-    records = answer.responses[0].partitions[0].records
+        response = client.send_request(request, NAMED_VERSION, FetchResponse)
+    records = response.responses[0].partitions[0].records
     assert records is not None
     assert len(records) > MESSAGES * MESSAGE_BYTES
     hashed = hashlib.sha256()

@@ -173,7 +173,7 @@ def test_a_wrong_client_secret_ends_an_operation_at_once(
 ) -> None:
     client_options = endpoint(cluster, provider)
     with running_provider() as other, pytest.MonkeyPatch.context() as patch:
-        other.answer = lambda path: (401, b'{"error": "invalid_client"}')
+        other.response_to = lambda path: (401, b'{"error": "invalid_client"}')
         patch.setenv(ALLOWED_URLS_VARIABLE, other.url)
         client_options["sasl_oauthbearer_token_endpoint_url"] = other.url
         with pytest.raises(KafkaError, match="HTTP status 401, invalid_client") as raised:

@@ -184,8 +184,8 @@ class MixedTier:
                 request = FetchRequest(
                     max_wait_ms=500, min_bytes=1, max_bytes=300_000, topics=topics, session_epoch=-1
                 )
-                answer = client.send_request(request, FETCH_VERSION, FetchResponse)
-                (partition,) = answer.responses[0].partitions
+                response = client.send_request(request, FETCH_VERSION, FetchResponse)
+                (partition,) = response.responses[0].partitions
                 assert partition.error_code == 0, f"offset {offset}: error {partition.error_code}"
                 for batch in whole_batches(bytes(partition.records or b"")):
                     base, last = _BASE_OFFSET.unpack_from(batch)[0], _LAST_DELTA.unpack_from(batch, 23)[0]

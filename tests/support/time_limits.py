@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
-def result_within(call: Callable[[], _Answer], timeout_s: float = 40.0) -> _Answer:
+def result_within(call: Callable[[], _Result], timeout_s: float = 40.0) -> _Result:
     """Return the result of `call` or its error; AssertionError after `timeout_s`."""
     outcome: list[Any] = []
 
@@ -26,5 +26,5 @@ def result_within(call: Callable[[], _Answer], timeout_s: float = 40.0) -> _Answ
     error: BaseException | None = outcome[0][1]
     if error is not None:
         raise error
-    answer: _Answer = outcome[0][0]
-    return answer
+    result: _Result = outcome[0][0]
+    return result

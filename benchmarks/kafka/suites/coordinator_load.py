@@ -91,8 +91,8 @@ def _commit(brokers: Brokers, commits: int) -> None:
         send_and_receive(connection, frame)
         wait_until(brokers, lambda: _accepts(send_and_receive(connection, _commit_frame(0, 0))), POLL_S)
         for number in range(1, commits // PARTITIONS):
-            answer = send_and_receive(connection, _commit_frame(number % GROUPS, number))
-            if not _accepts(answer):
+            frame = send_and_receive(connection, _commit_frame(number % GROUPS, number))
+            if not _accepts(frame):
                 raise BenchmarkError(f"{brokers.engine.value} rejected a commit")
 
 
@@ -109,9 +109,9 @@ def _commit_frame(group: int, offset: int) -> bytes:
     return encode_request(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_VERSION, 1, CLIENT_ID, body)
 
 
-def _accepts(answer: bytes) -> bool:
-    _, body = read_response_header(memoryview(answer), ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_VERSION)
-    response = decode(OffsetCommitResponse, answer[body:], OFFSET_COMMIT_VERSION)
+def _accepts(frame: bytes) -> bool:
+    _, body = read_response_header(memoryview(frame), ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_VERSION)
+    response = decode(OffsetCommitResponse, frame[body:], OFFSET_COMMIT_VERSION)
     return all(
         partition.error_code == ErrorCode.NONE for topic in response.topics for partition in topic.partitions
     )
@@ -119,9 +119,9 @@ def _accepts(answer: bytes) -> bool:
 
 def _is_served(port: int) -> bool:
     body = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="group-0", topics=None),))
-    answer = request(port, encode_request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, 1, CLIENT_ID, body))
-    _, start = read_response_header(memoryview(answer), ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION)
-    [group] = decode(OffsetFetchResponse, answer[start:], OFFSET_FETCH_VERSION).groups
+    frame = request(port, encode_request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, 1, CLIENT_ID, body))
+    _, start = read_response_header(memoryview(frame), ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION)
+    [group] = decode(OffsetFetchResponse, frame[start:], OFFSET_FETCH_VERSION).groups
     if group.error_code != ErrorCode.NONE:
         return False
     count = sum(len(topic.partitions) for topic in group.topics)

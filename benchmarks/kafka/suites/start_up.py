@@ -92,15 +92,15 @@ def wait_until(brokers: Brokers, holds: Callable[[], bool], poll_s: float) -> No
 def names_a_broker(port: int) -> bool:
     """Return whether a node responds with the metadata of a broker."""
     frame = encode_request(ApiKey.METADATA, METADATA_VERSION, 1, CLIENT_ID, MetadataRequest(topics=()))
-    answer = request(port, frame)
-    _, body = read_response_header(memoryview(answer), ApiKey.METADATA, METADATA_VERSION)
-    return bool(decode(MetadataResponse, answer[body:], METADATA_VERSION).brokers)
+    response = request(port, frame)
+    _, body = read_response_header(memoryview(response), ApiKey.METADATA, METADATA_VERSION)
+    return bool(decode(MetadataResponse, response[body:], METADATA_VERSION).brokers)
 
 
 def _is_created(port: int, replication_factor: int) -> bool:
-    answer = request(port, create_topic_frame("first", PARTITIONS, replication_factor))
-    _, body = read_response_header(memoryview(answer), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
-    response = decode(CreateTopicsResponse, answer[body:], CREATE_TOPICS_VERSION)
+    frame = request(port, create_topic_frame("first", PARTITIONS, replication_factor))
+    _, body = read_response_header(memoryview(frame), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+    response = decode(CreateTopicsResponse, frame[body:], CREATE_TOPICS_VERSION)
     return all(topic.error_code == 0 for topic in response.topics)
 
 

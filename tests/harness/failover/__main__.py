@@ -32,7 +32,7 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
         "records given up by their producer": f"{findings.unknown:,}",
         "records in the log": f"{findings.in_log:,}",
         "records read": f"{findings.polled:,}",
-        "commits answered": f"{findings.commits:,}",
+        "commits acknowledged": f"{findings.commits:,}",
         "records accepted by the share group": f"{findings.accepted:,}",
     }
     if outcome.words_counted is not None:

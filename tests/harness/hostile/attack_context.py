@@ -133,7 +133,7 @@ class AttackContext:
             if self.has_ended:
                 break
         elapsed_ms = (time.monotonic() - started_s) * 1000 / max(responses + closed, 1)
-        verb = "closed" if closed > responses else "answered"
+        verb = "closed" if closed > responses else "a response"
         self.notes.append(f"{len(frame):,} bytes, {verb} in {elapsed_ms:,.0f} ms")
         return responses
 

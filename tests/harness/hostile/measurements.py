@@ -33,8 +33,8 @@ INTERVAL_NS: Final = {
     Kind.CONNECT: 100 * NANOSECONDS_PER_MS,
 }
 
-UNANSWERED_NS_MIN: Final = 200 * NANOSECONDS_PER_MS
-"""A request counts as unanswered from this age on; before, its response may be on the way to the harness."""
+PENDING_NS_MIN: Final = 200 * NANOSECONDS_PER_MS
+"""A request counts as pending from this age on; before, its response may be on the way to the harness."""
 
 
 class Sample(NamedTuple):
@@ -99,14 +99,14 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
     )
 
 
-def unanswered_requests(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
+def pending_requests(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
     """Return the requests without a response, as if it had arrived at `now_ns`."""
     samples = []
     for kind in Kind:
         if kind in latest:
             # The next request is sent after the interval at the latest.
             elapsed_ns = now_ns - latest[kind].ended_ns - 2 * INTERVAL_NS[kind]
-            if elapsed_ns > UNANSWERED_NS_MIN:
+            if elapsed_ns > PENDING_NS_MIN:
                 samples.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
     return samples
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from tests.harness.hostile.measurements import SAMPLE, Kind, Sample, unanswered_requests
+from tests.harness.hostile.measurements import SAMPLE, Kind, Sample, pending_requests
 from tests.harness.hostile.target import ROOT, Target
 
 STOP_TIMEOUT_S: Final = 5.0
@@ -57,7 +57,7 @@ class Observer:
                 break
             if sample.sent_ns < end_ns:
                 samples.append(sample)
-        return [*samples, *unanswered_requests(self._last, end_ns)]
+        return [*samples, *pending_requests(self._last, end_ns)]
 
     def wait_until_served(self, since_ns: int, timeout_s: float) -> bool:
         """Return whether requests sent after `since_ns` get responses on both connections."""

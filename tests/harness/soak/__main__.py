@@ -35,7 +35,7 @@ def table_of(outcome: Outcome) -> Table:
         "records given up by their producer": f"{findings.unknown:,}",
         "records in the log": f"{findings.in_log:,}",
         "records read": f"{findings.polled:,}",
-        "commits answered": f"{findings.commits:,}",
+        "commits acknowledged": f"{findings.commits:,}",
         "records accepted by the share group": f"{findings.accepted:,}",
         "resident memory, most, MiB": f"{outcome.peak_bytes / MEBIBYTE:.0f}",
         "growth within the last start, MiB/min": f"{outcome.growth_quiet / MEBIBYTE:.2f}",

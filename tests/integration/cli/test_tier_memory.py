@@ -55,8 +55,8 @@ def produce(client: RawClient) -> None:
         data = PartitionProduceData(index=0, records=bytes(builder.build()))
         topic = TopicProduceData(name=TOPIC, partition_data=(data,))
         request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=(topic,))
-        answer = client.send_request(request, 9, ProduceResponse)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = client.send_request(request, 9, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == 0
 
 
 def local_start(client: RawClient) -> int:

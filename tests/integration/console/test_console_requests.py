@@ -1,4 +1,4 @@
-"""The console's answers to requests: documents, records, events, and refusals."""
+"""The console's responses to requests: documents, records, events, and refusals."""
 
 from __future__ import annotations
 

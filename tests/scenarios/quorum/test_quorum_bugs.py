@@ -56,7 +56,9 @@ def test_kafka_12460_a_follower_stops_instead_of_truncating_committed_metadata()
 
 
 def test_fsync_a_vote_is_kept_across_a_power_failure() -> None:
-    run_and_ablate("one_vote_in_an_epoch", Safeguard.VOTE_DURABLE_BEFORE_ANSWER, Safeguard.ONE_VOTE_PER_EPOCH)
+    run_and_ablate(
+        "one_vote_in_an_epoch", Safeguard.VOTE_DURABLE_BEFORE_RESPONSE, Safeguard.ONE_VOTE_PER_EPOCH
+    )
 
 
 def test_fsync_committed_metadata_survives_a_power_failure_of_all_nodes() -> None:

@@ -46,8 +46,8 @@ class Operator:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.is_stopped = False
-        self.answers: list[int] = []
-        cluster.client_answers = self._on_response
+        self.responses: list[int] = []
+        cluster.on_client_response = self._on_response
         if cluster.swarm.voter_change_every:
             self._schedule()
 
@@ -98,7 +98,7 @@ class Operator:
         leader.handle(RequestReceived(source, request))
 
     def _on_response(self, request: Request, message: Any) -> None:
-        self.answers.append(message.error_code)
+        self.responses.append(message.error_code)
 
     def _add(self, node: SimNode) -> ApiMessage:
         return AddRaftVoterRequest(

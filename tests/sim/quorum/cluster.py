@@ -68,7 +68,7 @@ class SimulatedCluster:
         self.elections: dict[int, tuple[int, int]] = {}
         self.disks: dict[tuple[int, UUID], Disk] = {}
         self.proposed_voter_sets: list[VoterSet] = []
-        self.client_answers: Callable[[Request, Any], None] = lambda request, message: None
+        self.on_client_response: Callable[[Request, Any], None] = lambda request, message: None
         self.settings = quorum_settings(
             election_timeout_ms=swarm.election_timeout,
             election_backoff_max_ms=swarm.election_timeout,
@@ -256,9 +256,9 @@ class SimulatedCluster:
         assert isinstance(request, Request)
         request.response_count += 1
         if request.response_count > 1:
-            raise Violation("requests_are_answered_once", f"node {node.id}: {request}")
+            raise Violation("requests_get_one_response", f"node {node.id}: {request}")
         if request.sender < 0:
-            self.client_answers(request, message)
+            self.on_client_response(request, message)
             return
         if isinstance(message, VoteResponse) and isinstance(request.message, VoteRequest) and message.topics:
             vote_request = request.message.topics[0].partitions[0]

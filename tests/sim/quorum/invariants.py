@@ -256,13 +256,13 @@ def leaders_get_fetches_of_a_majority(cluster: SimulatedCluster, node: SimNode) 
         )
 
 
-def requests_are_answered_in_time(cluster: SimulatedCluster, node: SimNode) -> None:
+def requests_get_responses_in_time(cluster: SimulatedCluster, node: SimNode) -> None:
     """Check that a processed request gets a response within its maximum wait time."""
     if not node.open_requests:
         return
     request, since = next(iter(node.open_requests.items()))
     if cluster.now - max(since, node.ran_since) > cluster.settings.fetch_max_wait_ms + 4_000:
-        raise Violation("requests_are_answered_in_time", f"node {node.id} since {since}: {request}")
+        raise Violation("requests_get_responses_in_time", f"node {node.id} since {since}: {request}")
 
 
 def steady_leaders_stay(cluster: SimulatedCluster, node: SimNode) -> None:
@@ -307,6 +307,6 @@ AFTER_EVERY_STEP: tuple[Callable[[SimulatedCluster, SimNode], None], ...] = (
     voters_change_one_at_a_time,
     a_log_starts_at_zero_or_a_snapshot,
     leaders_get_fetches_of_a_majority,
-    requests_are_answered_in_time,
+    requests_get_responses_in_time,
     steady_leaders_stay,
 )

@@ -22,7 +22,7 @@ class Safeguard(Enum):
     PRE_VOTE = "a voter requests pre-votes before it raises the epoch (KIP-996)"
     PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE = "a follower of a live leader grants no pre-vote (KIP-996)"
     CHECK_QUORUM = "a leader that a majority has not fetched from resigns (KAFKA-15489)"
-    VOTE_DURABLE_BEFORE_ANSWER = "epoch and vote are durable before a message depends on them"
+    VOTE_DURABLE_BEFORE_RESPONSE = "epoch and vote are durable before a message depends on them"
     LOG_FLUSHED_BEFORE_ACKNOWLEDGE = "records are durable before a replica counts for them"
     COMMIT_ONLY_OWN_EPOCH = "a leader commits nothing before a record of its own epoch"
     LOG_UP_TO_DATE_FOR_VOTE = "a vote is granted only to a log that is not behind the voter's"
@@ -105,7 +105,7 @@ _ABLATIONS: dict[Safeguard, type[QuorumRules]] = {
     Safeguard.PRE_VOTE: _WithoutPreVote,
     Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE: _WithPreVotesForAll,
     Safeguard.CHECK_QUORUM: _WithoutCheckQuorum,
-    Safeguard.VOTE_DURABLE_BEFORE_ANSWER: _WithoutDurableVote,
+    Safeguard.VOTE_DURABLE_BEFORE_RESPONSE: _WithoutDurableVote,
     Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE: _WithoutFlush,
     Safeguard.COMMIT_ONLY_OWN_EPOCH: _WithCommitsOfEarlierEpochs,
     Safeguard.LOG_UP_TO_DATE_FOR_VOTE: _WithVotesForShorterLogs,

@@ -20,8 +20,8 @@ Nodes are numbers. A line is one of:
     ask 1 for a vote for 0 in epoch 7 with log 4 of epoch 2
                                          send node 1 a vote request; also `a pre-vote`, or
                                          `for 0 with another disk`
-    answered NONE                        expect this error code in the oldest response; `nothing`: no response
-    answered granted / answered refused  expect this vote in the oldest response
+    response NONE                        expect this error code in the oldest response; `nothing`: no response
+    response granted / response refused  expect this vote in the oldest response
     until 0 LEADER epoch 2               advance the time until the node is in this state
     > 0 LEADER epoch 2                   expect this state now; `all` is every node
 
@@ -63,7 +63,7 @@ class Scenario:
         self.lines = text.splitlines()
         self.disabled = disabled
         self.cluster: SimulatedCluster
-        self.answers: list[ApiMessage] = []
+        self.responses: list[ApiMessage] = []
         self.records = 0
 
     def run(self) -> None:
@@ -109,7 +109,7 @@ class Scenario:
         )
         self.cluster = SimulatedCluster(0, swarm, self.disabled)
         self.cluster.drop_log_at_snapshots = True
-        self.cluster.client_answers = lambda request, message: self.answers.append(message)
+        self.cluster.on_client_response = lambda request, message: self.responses.append(message)
 
     def start(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -242,16 +242,16 @@ class Scenario:
 
     def expect_response(self, expected: str) -> None:
         if expected == "nothing":
-            assert not self.answers, self.answers
+            assert not self.responses, self.responses
             return
-        self.cluster.run_until(self.cluster.now + WAIT_MAX_MS, lambda: bool(self.answers))
-        assert self.answers, "no answer"
-        answer = self.answers.pop(0)
-        if isinstance(answer, VoteResponse):
-            granted = answer.topics[0].partitions[0].vote_granted
-            assert granted == (expected == "granted"), answer
+        self.cluster.run_until(self.cluster.now + WAIT_MAX_MS, lambda: bool(self.responses))
+        assert self.responses, "no response"
+        response = self.responses.pop(0)
+        if isinstance(response, VoteResponse):
+            granted = response.topics[0].partitions[0].vote_granted
+            assert granted == (expected == "granted"), response
         else:
-            assert ErrorCode(answer.error_code).name == expected, answer  # type: ignore[attr-defined]
+            assert ErrorCode(response.error_code).name == expected, response  # type: ignore[attr-defined]
 
     def wait_for_state(self, expected: str) -> None:
         assert self.cluster.run_until(
@@ -316,7 +316,7 @@ _ACTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
         r"with log (\d+) of epoch (\d+)",
         Scenario.request_vote,
     ),
-    (r"answered (\w+)", Scenario.expect_response),
+    (r"response (\w+)", Scenario.expect_response),
     (r"until (\d) halts", Scenario.expect_halt),
     (r"until (.+)", Scenario.wait_for_state),
     (r"> (.+)", Scenario.expect),

@@ -69,7 +69,7 @@ ABLATIONS = {
     # An isolated leader stays leader forever.
     Safeguard.CHECK_QUORUM: Ablation(CUTS, ("leaders_get_fetches_of_a_majority",)),
     # A power failure loses the vote, and the node votes for another candidate.
-    Safeguard.VOTE_DURABLE_BEFORE_ANSWER: Ablation(
+    Safeguard.VOTE_DURABLE_BEFORE_RESPONSE: Ablation(
         QUICK_RESTARTS, ("votes_are_given_once", "one_leader_per_epoch"), frozenset(("epochs_never_go_back",))
     ),
     # Committed records are lost after a power failure of the nodes that acknowledged them.

@@ -105,18 +105,18 @@ class AiokafkaProducer:
                 return await asyncio.gather(*pending)
 
         with _errors():
-            answers = LOOP.run(wait())
-        return [_receipt(answer) for answer in answers]
+            responses = LOOP.run(wait())
+        return [_receipt(response) for response in responses]
 
     def close(self) -> None:
         """Stop the producer."""
         LOOP.run(self._producer.stop())
 
 
-def _receipt(answer: Any) -> Receipt:
-    if answer is None:  # acks=0
+def _receipt(response: Any) -> Receipt:
+    if response is None:  # acks=0
         return Receipt(-1, -1)
-    return Receipt(answer.partition, answer.offset)
+    return Receipt(response.partition, response.offset)
 
 
 class AiokafkaConsumer:
@@ -278,14 +278,14 @@ class AiokafkaAdmin:
     ) -> None:
         """Create a topic."""
         new = NewTopic(topic, partitions, replication, topic_configs=dict(config or {}))
-        answer = self._run(self.client.create_topics([new], validate_only=validate_only))
-        for entry in answer.topic_errors:
+        response = self._run(self.client.create_topics([new], validate_only=validate_only))
+        for entry in response.topic_errors:
             _raise(entry[1], entry)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        answer = self._run(self.client.delete_topics([topic]))
-        for entry in answer.topic_error_codes:
+        response = self._run(self.client.delete_topics([topic]))
+        for entry in response.topic_error_codes:
             _raise(entry[1], entry)
 
     def topics(self) -> set[str]:
@@ -311,8 +311,8 @@ class AiokafkaAdmin:
         return self._describe(ConfigResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
-        (answer,) = self._run(self.client.describe_configs([ConfigResource(kind, name)]))
-        (resource,) = answer.resources
+        (response,) = self._run(self.client.describe_configs([ConfigResource(kind, name)]))
+        (resource,) = response.resources
         code, text, _, _, entries = resource
         _raise(code, text)
         return {entry[0]: entry[1] for entry in entries}
@@ -326,8 +326,8 @@ class AiokafkaAdmin:
         self._alter(ConfigResource(ConfigResourceType.BROKER, str(node_id), {key: value}))
 
     def _alter(self, resource: ConfigResource) -> None:
-        answers = self._run(self.client.alter_configs([resource]))
-        for entry in (entry for answer in answers for entry in answer.resources):
+        responses = self._run(self.client.alter_configs([resource]))
+        for entry in (entry for response in responses for entry in response.resources):
             _raise(entry[0], entry)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:

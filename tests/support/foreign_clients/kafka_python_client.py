@@ -88,9 +88,10 @@ class KafkaPythonProducer:
         pending, self._pending = self._pending, []
         with _errors():
             self._producer.flush(timeout=DEADLINE_S)
-            answers = [future.get(timeout=DEADLINE_S) for future in pending]
+            responses = [future.get(timeout=DEADLINE_S) for future in pending]
         return [
-            Receipt(answer.partition, -1 if answer.offset is None else answer.offset) for answer in answers
+            Receipt(response.partition, -1 if response.offset is None else response.offset)
+            for response in responses
         ]
 
     def close(self) -> None:
@@ -293,8 +294,8 @@ class KafkaPythonAdmin:
     ) -> None:
         resource = ConfigResource(kind, name, {key: (operation, value)})
         with _errors():
-            answer = self.client.alter_configs([resource], raise_on_unknown=False)
-        (outcome,) = (outcomes[name] for outcomes in answer.values())
+            response = self.client.alter_configs([resource], raise_on_unknown=False)
+        (outcome,) = (outcomes[name] for outcomes in response.values())
         if outcome != "OK":
             code = re.match(r"\[Error (\d+)\]", outcome)
             raise ForeignError(int(code[1]) if code else LOCAL_ERROR, outcome)

@@ -100,8 +100,8 @@ class TidelogProducer:
                 return [await future for future in pending]
 
         with _errors():
-            answers = LOOP.run(wait())
-        return [Receipt(answer.partition, answer.offset) for answer in answers]
+            responses = LOOP.run(wait())
+        return [Receipt(response.partition, response.offset) for response in responses]
 
     def close(self) -> None:
         """Stop the producer."""

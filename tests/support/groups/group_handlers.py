@@ -141,14 +141,14 @@ class GroupBroker:
             now_ms=self.time.wall_ms(),
             client=CLIENT,
         )
-        answer: Any = self.handlers[type(request)].handle(context, arrived)
-        if inspect.isgenerator(answer):
-            answer = run_steps(cast("Steps[Any]", answer))
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if inspect.isgenerator(answer):
-            answer = run_steps(cast("Steps[Any]", answer))
-        return decode(response_type(request.api_key), encode(answer, version), version)
+        response: Any = self.handlers[type(request)].handle(context, arrived)
+        if inspect.isgenerator(response):
+            response = run_steps(cast("Steps[Any]", response))
+        if inspect.isawaitable(response):
+            response = await response
+        if inspect.isgenerator(response):
+            response = run_steps(cast("Steps[Any]", response))
+        return decode(response_type(request.api_key), encode(response, version), version)
 
 
 def join_request(version: int, member_id: str = "", instance: str | None = None) -> JoinGroupRequest:
@@ -165,11 +165,13 @@ def join_request(version: int, member_id: str = "", instance: str | None = None)
 
 
 async def join(broker: GroupBroker, version: int, instance: str | None = None) -> Any:
-    answer = await join_after_delay(broker, join_request(version, instance=instance), version)
-    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = await join_after_delay(broker, join_request(version, answer.member_id, instance), version)
-    assert answer.error_code == 0
-    return answer
+    response = await join_after_delay(broker, join_request(version, instance=instance), version)
+    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        response = await join_after_delay(
+            broker, join_request(version, response.member_id, instance), version
+        )
+    assert response.error_code == 0
+    return response
 
 
 async def join_after_delay(broker: GroupBroker, request: JoinGroupRequest, version: int) -> Any:

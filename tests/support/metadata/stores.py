@@ -161,8 +161,8 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
     heartbeat = BrokerHeartbeatRequest(
         broker_id=1, broker_epoch=epoch, current_metadata_offset=store.image.offset
     )
-    answer = await channel.request(heartbeat, BrokerHeartbeatResponse, deadline=deadline)
-    assert not answer.is_fenced
+    response = await channel.request(heartbeat, BrokerHeartbeatResponse, deadline=deadline)
+    assert not response.is_fenced
     return epoch
 
 

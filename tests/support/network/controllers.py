@@ -61,12 +61,12 @@ class FakeController:
         async def active_only(context: Any, request: Any) -> Any:
             if not self.active:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "not active")
-            answer = handler(context, request)
-            if asyncio.iscoroutine(answer):
-                answer = await answer
+            response = handler(context, request)
+            if asyncio.iscoroutine(response):
+                response = await response
             if not self.active:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "not active any more")
-            return answer
+            return response
 
         self.dispatcher.register(key, active_only)
 

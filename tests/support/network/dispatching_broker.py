@@ -58,10 +58,10 @@ async def send(client: Client, message: ApiMessage, version: int, correlation_id
 
 
 async def receive(client: Client, key: ApiKey, version: int, correlation_id: int = 7) -> ApiMessage:
-    answer = memoryview(await client.receive())
-    answered, position = read_response_header(answer, key, version)
-    assert answered == correlation_id
-    return decode(response_type(key), answer[position:], version)
+    response = memoryview(await client.receive())
+    response_id, position = read_response_header(response, key, version)
+    assert response_id == correlation_id
+    return decode(response_type(key), response[position:], version)
 
 
 async def send_request(client: Client, message: ApiMessage, version: int) -> ApiMessage:

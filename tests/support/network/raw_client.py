@@ -15,7 +15,7 @@ from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-ANSWER_TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 PROBE_CORRELATION_ID = 0x7EADBEEF
 _PROBE = encode_request(ApiKey.API_VERSIONS, 0, PROBE_CORRELATION_ID, "probe", ApiVersionsRequest())
 _SIZE = struct.Struct(">i")
@@ -24,7 +24,7 @@ _SIZE = struct.Struct(">i")
 class RawClient:
     """One connection; `closed` after the broker closed it."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = RESPONSE_TIMEOUT_S) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = (host, port)
@@ -74,16 +74,16 @@ class RawClient:
 
         Return None if the broker closed the connection. Raises TimeoutError if it does neither.
         """
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         try:
             self._socket.sendall(frame + _PROBE)
         except ConnectionError:
             self.closed = True
             return None
-        while (answer := self.receive()) is not None:
-            if int.from_bytes(answer[:4], "big") == PROBE_CORRELATION_ID:
-                return answers
-            answers.append(bytes(answer))
+        while (response := self.receive()) is not None:
+            if int.from_bytes(response[:4], "big") == PROBE_CORRELATION_ID:
+                return responses
+            responses.append(bytes(response))
         return None
 
     def receive(self) -> memoryview | None:
@@ -119,7 +119,7 @@ def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
     ]
 
 
-def decode_response(api_key: ApiKey, version: int, answer: bytes) -> ApiMessage:
+def decode_response(api_key: ApiKey, version: int, response: bytes) -> ApiMessage:
     """Return a response frame as a message."""
-    _, position = read_response_header(memoryview(answer), api_key, version)
-    return decode(response_type(api_key), answer[position:], version)
+    _, position = read_response_header(memoryview(response), api_key, version)
+    return decode(response_type(api_key), response[position:], version)

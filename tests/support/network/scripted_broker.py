@@ -115,13 +115,13 @@ class ScriptedBroker:
         request = ReceivedRequest(header.api_key, header.api_version, header.correlation_id, message, frame)
         self.received_requests.append(request)
         handler = self.handlers.get(header.api_key, self._standard)
-        answer = handler(request)
-        if answer is Close:
+        response = handler(request)
+        if response is Close:
             return False
-        if isinstance(answer, bytes):
-            writer.write(answer)
-        elif isinstance(answer, ApiMessage):
-            writer.write(encode_response(header.api_key, header.api_version, header.correlation_id, answer))
+        if isinstance(response, bytes):
+            writer.write(response)
+        elif isinstance(response, ApiMessage):
+            writer.write(encode_response(header.api_key, header.api_version, header.correlation_id, response))
         return True
 
     def _standard(self, request: ReceivedRequest) -> ScriptedResponse:

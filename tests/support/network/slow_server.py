@@ -11,14 +11,14 @@ _PAUSE_S = 0.02
 
 
 @contextmanager
-def slow_server(answer: bytes = b"HTTP/1.1 200 OK\r\nX-Padding: ", padding: bytes = b"x") -> Iterator[str]:
-    """Yield the URL of a server that sends `answer`, then `padding` forever, a byte every 20 ms."""
+def slow_server(response: bytes = b"HTTP/1.1 200 OK\r\nX-Padding: ", padding: bytes = b"x") -> Iterator[str]:
+    """Yield the URL of a server that sends `response`, then `padding` forever, a byte every 20 ms."""
     listening = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
     def send_slowly(connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            connection.sendall(answer)
+            connection.sendall(response)
             while not over.wait(_PAUSE_S):
                 connection.sendall(padding)
 

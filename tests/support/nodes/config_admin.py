@@ -146,12 +146,12 @@ class ConfigAdmin:
     ) -> list[ErrorCode]:
         request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
         response = await self._incremental.handle(request_context(1), over_the_wire(request, 1))
-        answers = over_the_wire(response, 1).responses
-        assert [(each.resource_type, each.resource_name) for each in answers] == [
+        responses = over_the_wire(response, 1).responses
+        assert [(each.resource_type, each.resource_name) for each in responses] == [
             (each.resource_type, each.resource_name) for each in resources
         ]
-        assert all((each.error_message is None) == (each.error_code == 0) for each in answers)
-        return [ErrorCode(each.error_code) for each in answers]
+        assert all((each.error_message is None) == (each.error_code == 0) for each in responses)
+        return [ErrorCode(each.error_code) for each in responses]
 
     async def replace(self, kind: int, name: str, values: dict[str, str | None], **flags: bool) -> ErrorCode:
         resource = alter_configs.AlterConfigsResource(
@@ -163,8 +163,8 @@ class ConfigAdmin:
         )
         request = AlterConfigsRequest(resources=(resource,), **flags)
         response = await self._alter.handle(request_context(2), over_the_wire(request, 2))
-        (answer,) = over_the_wire(response, 2).responses
-        return ErrorCode(answer.error_code)
+        (resource_response,) = over_the_wire(response, 2).responses
+        return ErrorCode(resource_response.error_code)
 
 
 @asynccontextmanager

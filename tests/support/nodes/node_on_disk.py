@@ -20,7 +20,7 @@ from tidelog.testing.simulation.crash_file_system import CrashFileSystem, Simula
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
 
-ANSWER_TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.001
 CONFIG = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -57,11 +57,11 @@ class Connection:
         _, position = read_response_header(frame, api_key, version)
         return decode(response, frame[position:], version)
 
-    def require_ok(self, error_code: int, answer: object) -> None:
+    def require_ok(self, error_code: int, response: object) -> None:
         """Raise an error of a response if the disk works; PowerCut otherwise."""
         if error_code and not self._disk.has_power:
             raise PowerCut
-        assert error_code == 0, answer
+        assert error_code == 0, response
 
     def close(self) -> None:
         """Close the connection."""
@@ -71,13 +71,13 @@ class Connection:
 async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Return the result of `work`; PowerCut if the disk fails first."""
     task = asyncio.ensure_future(work)
-    deadline = asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S
+    deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT_S
     while not task.done():
         if not disk.has_power or asyncio.get_running_loop().time() > deadline:
             task.cancel()
             with suppress(BaseException):
                 await task
-            assert not disk.has_power, f"no response within {ANSWER_TIMEOUT_S} s"
+            assert not disk.has_power, f"no response within {RESPONSE_TIMEOUT_S} s"
             raise PowerCut
         await asyncio.wait([task], timeout=LOOK_EVERY_S)
     if not disk.has_power and task.exception() is not None:

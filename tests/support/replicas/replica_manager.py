@@ -47,12 +47,12 @@ class Proposals:
         """Accept the latest proposal and return the new ISR."""
         partition, proposal = self.history[-1]
         isr = tuple(member.broker_id for member in proposal.members)
-        answer = CommittedIsr(
+        response = CommittedIsr(
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,
         )
-        assert not partition.on_isr_response(proposal, answer)
+        assert not partition.on_isr_response(proposal, response)
         return isr
 
 
@@ -174,7 +174,7 @@ class FakeRequest(Request):
         self.received_ms = NOW_MS
         self.quota = None
         self.throttle_times_ms: list[int] = []
-        self.answers: list[bytes | None] = []
+        self.responses: list[bytes | None] = []
         self.from_listener = "PLAINTEXT"
         self.closed: list[str] = []
         self.failed: list[BaseException] = []
@@ -185,7 +185,7 @@ class FakeRequest(Request):
 
     @property
     def is_open(self) -> bool:
-        return not (self.answers or self.closed or self.failed or self.has_gone)
+        return not (self.responses or self.closed or self.failed or self.has_gone)
 
     def abandon(self) -> None:
         """Disconnect the peer before the response."""
@@ -211,11 +211,11 @@ class FakeRequest(Request):
         """Measure nothing."""
 
     def throttle(self, throttle_time_ms: int) -> None:
-        assert not self.answers, "a connection is muted before the response is sent"
+        assert not self.responses, "a connection is muted before the response is sent"
         self.throttle_times_ms.append(throttle_time_ms)
 
-    def respond(self, answer: Response) -> None:
-        self.answers.append(None if answer is None else _required_bytes(answer))
+    def respond(self, response: Response) -> None:
+        self.responses.append(None if response is None else _required_bytes(response))
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
         self.frame = self.body = memoryview(b"")
@@ -232,17 +232,17 @@ class FakeRequest(Request):
     @property
     def response(self) -> ApiMessage:
         """Return the only response, decoded."""
-        (answer,) = self.answers
-        assert answer is not None
+        (response,) = self.responses
+        assert response is not None
         key, version = ApiKey(self.header.api_key), self.header.api_version
-        size = int.from_bytes(answer[:4], "big")
-        assert size == len(answer) - 4
-        correlation_id, position = read_response_header(memoryview(answer)[4:], key, version)
+        size = int.from_bytes(response[:4], "big")
+        assert size == len(response) - 4
+        correlation_id, position = read_response_header(memoryview(response)[4:], key, version)
         assert correlation_id == self.header.correlation_id
-        return decode(response_type(key), answer[4 + position :], version)
+        return decode(response_type(key), response[4 + position :], version)
 
 
-def _required_bytes(answer: Response) -> bytes:
-    assert answer is not None
-    parts = [answer] if isinstance(answer, bytes | bytearray) else answer
+def _required_bytes(response: Response) -> bytes:
+    assert response is not None
+    parts = [response] if isinstance(response, bytes | bytearray) else response
     return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)

@@ -97,13 +97,13 @@ class LeaderConnection:
             NOW_MS,
             ConnectedClient(),
         )
-        answer: ApiMessage
+        response: ApiMessage
         if isinstance(sent, ListOffsetsRequest):
-            answer = immediate(run_steps(self._offsets.handle(context, sent)))
+            response = immediate(run_steps(self._offsets.handle(context, sent)))
         else:
             assert isinstance(sent, OffsetForLeaderEpochRequest)
-            answer = run_steps(self._epochs.handle(context, sent))
-        return decode(type(answer), encode(answer, version), version)
+            response = run_steps(self._epochs.handle(context, sent))
+        return decode(type(response), encode(response, version), version)
 
     def close(self) -> None:
         """Close the connection."""

@@ -64,7 +64,7 @@ def reset() -> Fault:
 
 def lost_response() -> Fault:
     """Reset the connection instead of a response, after the server processed the request."""
-    return Fault("lost_answer", reaches_server=True)
+    return Fault("lost_response", reaches_server=True)
 
 
 def silence() -> Fault:
@@ -322,27 +322,27 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.putheader("Connection", "close")
             with suppress(ConnectionError):  # a server may refuse a request before it has read the whole body
                 upstream.endheaders(body or None)
-            answer = upstream.getresponse()
-            if fault is not None and fault.kind == "lost_answer":
-                answer.read()
+            response = upstream.getresponse()
+            if fault is not None and fault.kind == "lost_response":
+                response.read()
                 self._close_connection()
                 return
-            self._send_response(answer, fault, released)
+            self._send_response(response, fault, released)
         except OSError:
             self._close_connection()
         finally:
             upstream.close()
 
     def _send_response(
-        self, answer: http.client.HTTPResponse, fault: Fault | None, released: threading.Event
+        self, response: http.client.HTTPResponse, fault: Fault | None, released: threading.Event
     ) -> None:
-        content = answer.read()
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
-        self.send_response_only(answer.status, answer.reason)
-        for name, value in answer.getheaders():
+        content = response.read()
+        length = response.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+        self.send_response_only(response.status, response.reason)
+        for name, value in response.getheaders():
             if name.lower() not in ("connection", "transfer-encoding", "content-length", "keep-alive"):
                 self.send_header(name, value)
-        if length is not None and answer.status != 204:
+        if length is not None and response.status != 204:
             self.send_header("Content-Length", length)
         self.end_headers()
         if fault is not None and fault.bytes_per_s is not None:

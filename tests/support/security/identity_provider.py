@@ -94,13 +94,13 @@ class IdentityProvider:
     token_claims: Callable[[], dict[str, Any]] = claims
     requests: list[tuple[str, str]] = field(default_factory=list)
     authorizations: list[str] = field(default_factory=list)
-    answer: Callable[[str], tuple[int, bytes]] | None = None
+    response_to: Callable[[str], tuple[int, bytes]] | None = None
     """Replaces the response of a path: status and body."""
 
     def respond(self, path: str) -> tuple[int, bytes]:
         """Return status and body."""
-        if self.answer is not None:
-            return self.answer(path)
+        if self.response_to is not None:
+            return self.response_to(path)
         if path == KEYS_PATH:
             return 200, key_set(*self.keys)
         token = self.keys[-1].sign(self.token_claims())

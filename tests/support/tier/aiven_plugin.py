@@ -31,8 +31,8 @@ class AivenPlugin:
 
     def copy(self, segment: StoredSegment) -> bytes | None:
         """Copy a segment with the plugin; return its custom metadata."""
-        answer = self._run(segment, None, "copy").split()[1]
-        return None if answer == "-" else bytes.fromhex(answer)
+        output = self._run(segment, None, "copy").split()[1]
+        return None if output == "-" else bytes.fromhex(output)
 
     def read(
         self, segment: StoredSegment, custom_metadata: bytes | None, start: int, end: int | None

@@ -78,13 +78,13 @@ class StoreFaults:
         """The call has no effect."""
         self.half_way = 0
         """The call has a part of its effect."""
-        self.answer_lost = 0
+        self.response_lost = 0
         """The call has its full effect, but the caller gets an error."""
         self.unavailable = 0
         """A copy has a part of its effect, and the error is that of an outage."""
 
     def clear(self) -> None:
-        self.before = self.half_way = self.answer_lost = self.unavailable = 0
+        self.before = self.half_way = self.response_lost = self.unavailable = 0
 
     def take(self, kind: str) -> bool:
         left: int = getattr(self, kind)
@@ -136,8 +136,8 @@ class CopyingTier:
         if segment.transaction_index is not None:
             assert self._fs.exists(segment.transaction_index)
         copy.is_whole = True
-        if self.faults.take("answer_lost"):
-            raise RemoteStorageError("no answer")
+        if self.faults.take("response_lost"):
+            raise RemoteStorageError("no response")
         return self.custom_metadata
 
     def fetch_log_segment(
@@ -161,8 +161,8 @@ class CopyingTier:
             raise RemoteStorageError("remote storage went away")
         self.copies.pop(metadata.remote_log_segment_id.id, None)
         self.deleted.append(metadata.remote_log_segment_id.id)
-        if self.faults.take("answer_lost"):
-            raise RemoteStorageError("no answer")
+        if self.faults.take("response_lost"):
+            raise RemoteStorageError("no response")
 
     def close(self) -> None:
         pass
@@ -196,8 +196,8 @@ class SteppedMetadata:
             raise RemoteMetadataError("the metadata log is away")
         await write()
         await asyncio.sleep(0)
-        if self._faults.take("answer_lost"):
-            raise RemoteMetadataError("no answer")
+        if self._faults.take("response_lost"):
+            raise RemoteMetadataError("no response")
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self.inner.is_ready(partition)

@@ -312,7 +312,7 @@ class ScenarioRun:
             else:
                 self._respond(sent, code)
 
-        name = f"verification of {sent.name} is answered {code.name}"
+        name = f"verification of {sent.name} returns {code.name}"
         self._bag.append(Step(name, on_response, verification))
 
     def _append(self, sent: ProduceAttempt, verification: Verification) -> None:

@@ -112,8 +112,8 @@ def produce(client: RawClient, name: str, partitions: int) -> set[int]:
     )
     topic = TopicProduceData(name=name, partition_data=data)
     request = ProduceRequest(acks=1, timeout_ms=5_000, topic_data=(topic,))
-    answered = client.send_request(request, 9, ProduceResponse).responses
-    return {each.error_code for response in answered for each in response.partition_responses}
+    topics = client.send_request(request, 9, ProduceResponse).responses
+    return {partition.error_code for each in topics for partition in each.partition_responses}
 
 
 def log_directory_errors(client: RawClient) -> set[int]:

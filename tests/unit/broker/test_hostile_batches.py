@@ -141,15 +141,15 @@ def produce(client: RawClient, topic: str, records: bytes | bytearray | None, ve
     request = ProduceRequest(
         acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
     )
-    answer = client.send_request(request, version, ProduceResponse)
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+    response = client.send_request(request, version, ProduceResponse)
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
 
 def offset_at(client: RawClient, topic: str, timestamp: int) -> tuple[ErrorCode, int]:
     partitions = (ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
-    answer = client.send_request(request, 7, ListOffsetsResponse).topics[0].partitions[0]
-    return ErrorCode(answer.error_code), answer.offset
+    response = client.send_request(request, 7, ListOffsetsResponse).topics[0].partitions[0]
+    return ErrorCode(response.error_code), response.offset
 
 
 def with_bytes(at: int, data: bytes) -> Change:

@@ -209,19 +209,19 @@ class Attacker:
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._client = RawClient(*address)
-        self.answered = self.closed = 0
+        self.response_count = self.closed = 0
 
     def send(self, frame: bytes) -> list[bytes] | None:
         """Send a frame; return the responses, or None if the connection was closed."""
         if self._client.closed:
             self._client.close()
             self._client = RawClient(*self._address)
-        answers = self._client.responses_to(frame)
-        if answers is None:
+        frames = self._client.responses_to(frame)
+        if frames is None:
             self.closed += 1
         else:
-            self.answered += 1
-        return answers
+            self.response_count += 1
+        return frames
 
     def close(self) -> None:
         self._client.close()
@@ -239,9 +239,9 @@ def test_malformed_requests_of_every_api_and_version_close_at_most_their_connect
             if number == 20:
                 before = resident_bytes()
     attacker.close()
-    assert attacker.answered + attacker.closed > 8000
+    assert attacker.response_count + attacker.closed > 8000
     assert attacker.closed > 1000
-    assert attacker.answered > 100
+    assert attacker.response_count > 100
     assert resident_bytes() - before < GROWTH_BYTES_MAX
 
 
@@ -253,12 +253,12 @@ def test_an_unknown_version_closes_the_connection_except_for_api_versions(
         for key in sorted({key for key, _ in served_versions(*address)}):
             attacker = Attacker(address)
             frame = header_of(key, version)
-            answers = attacker.send(struct.pack(">i", len(frame)) + frame)
+            frames = attacker.send(struct.pack(">i", len(frame)) + frame)
             if key == ApiKey.API_VERSIONS:
-                assert answers is not None
-                assert int.from_bytes(answers[0][4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+                assert frames is not None
+                assert int.from_bytes(frames[0][4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
             else:
-                assert answers is None, f"{key.name} version {version} was answered"
+                assert frames is None, f"{key.name} version {version} has a response"
             attacker.close()
 
 
@@ -294,15 +294,15 @@ def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
     with Neighbour(address):
         for key, version in served_versions(*address):
             for message in requests_of(key, version, topic_id, mixed=25):
-                answers = attacker.send(encode_request(key, version, CORRELATION_ID, "\0🌊", message))
-                if answers is None and key == ApiKey.PRODUCE and message.acks == 0:
+                frames = attacker.send(encode_request(key, version, CORRELATION_ID, "\0🌊", message))
+                if frames is None and key == ApiKey.PRODUCE and message.acks == 0:
                     # The only way to report an error to a producer with acks=0.
                     continue
-                if answers is None:
+                if frames is None:
                     failures.append(f"closed on {key.name} version {version}: {message}")
                     continue
-                for answer in answers:
-                    response = decode_response(key, version, answer)
+                for frame in frames:
+                    response = decode_response(key, version, frame)
                     if ErrorCode.UNKNOWN_SERVER_ERROR in error_codes(response):
                         failures.append(f"{key.name} version {version}: {message}")
     attacker.close()
@@ -317,8 +317,8 @@ def test_the_longest_strings_in_every_api_and_version_get_an_encodable_error(
     with Neighbour(address):
         for key, version in served_versions(*address):
             message = with_strings(request_type(key), version, STRING_BYTES_MAX)
-            answers = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
-            for answer in answers or ():
-                response = decode_response(key, version, answer)
+            frames = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
+            for frame in frames or ():
+                response = decode_response(key, version, frame)
                 assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(response), key.name
     attacker.close()

@@ -101,15 +101,15 @@ class Client:
             CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, configs=configs),
         )
         request = CreateTopicsRequest(topics=topics, timeout_ms=9000)
-        answer = await self._connection.send_request(request, 7, CreateTopicsResponse)
-        self._connection.require_ok(answer.topics[0].error_code, answer)
+        response = await self._connection.send_request(request, 7, CreateTopicsResponse)
+        self._connection.require_ok(response.topics[0].error_code, response)
         self._acknowledged.created.add(topic)
 
     async def delete(self, topic: str) -> None:
         self._acknowledged.requested_deletions.add(topic)
         request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=9000)
-        answer = await self._connection.send_request(request, 5, DeleteTopicsResponse)
-        self._connection.require_ok(answer.responses[0].error_code, answer)
+        response = await self._connection.send_request(request, 5, DeleteTopicsResponse)
+        self._connection.require_ok(response.responses[0].error_code, response)
         self._acknowledged.deleted.add(topic)
 
     async def produce(self, topic: str, partition: int, value: bytes) -> None:
@@ -119,13 +119,13 @@ class Client:
         request = ProduceRequest(
             acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
         )
-        answer = (
+        response = (
             (await self._connection.send_request(request, 9, ProduceResponse))
             .responses[0]
             .partition_responses[0]
         )
-        self._connection.require_ok(answer.error_code, answer)
-        self._acknowledged.records[topic, partition, answer.base_offset] = value
+        self._connection.require_ok(response.error_code, response)
+        self._acknowledged.records[topic, partition, response.base_offset] = value
 
     async def commit(self, topic: str, offset: int) -> None:
         self._acknowledged.commits.add(offset)
@@ -139,11 +139,11 @@ class Client:
             group_id=GROUP, topics=(OffsetCommitRequestTopic(name=topic, partitions=partitions),)
         )
         while True:
-            answer = await self._connection.send_request(request, 8, OffsetCommitResponse)
-            code = answer.topics[0].partitions[0].error_code
+            response = await self._connection.send_request(request, 8, OffsetCommitResponse)
+            code = response.topics[0].partitions[0].error_code
             if code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
-        self._connection.require_ok(code, answer)
+        self._connection.require_ok(code, response)
 
     async def delete_records(self, topic: str, offset: int) -> None:
         self._acknowledged.requested_start = offset
@@ -151,8 +151,8 @@ class Client:
         request = DeleteRecordsRequest(
             topics=(DeleteRecordsTopic(name=topic, partitions=partitions),), timeout_ms=9000
         )
-        answer = await self._connection.send_request(request, 2, DeleteRecordsResponse)
-        self._connection.require_ok(answer.topics[0].partitions[0].error_code, answer)
+        response = await self._connection.send_request(request, 2, DeleteRecordsResponse)
+        self._connection.require_ok(response.topics[0].partitions[0].error_code, response)
 
 
 async def workload(connection: Connection, acknowledged: AcknowledgedState) -> None:
@@ -174,9 +174,9 @@ async def workload(connection: Connection, acknowledged: AcknowledgedState) -> N
 async def bound_of(connection: Connection, topic: str, partition: int, timestamp: int) -> int:
     partitions = (ListOffsetsPartition(partition_index=partition, timestamp=timestamp),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
-    answer = (await connection.send_request(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
-    assert answer.error_code == ErrorCode.NONE, answer
-    return answer.offset
+    response = (await connection.send_request(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
+    assert response.error_code == ErrorCode.NONE, response
+    return response.offset
 
 
 async def records_of(
@@ -196,9 +196,9 @@ async def records_of(
             session_epoch=-1,
             topics=(FetchTopic(topic=topic, partitions=partitions),),
         )
-        answer = (await connection.send_request(request, 12, FetchResponse)).responses[0].partitions[0]
-        assert answer.error_code == ErrorCode.NONE and answer.records, answer
-        data = bytes(answer.records)
+        response = (await connection.send_request(request, 12, FetchResponse)).responses[0].partitions[0]
+        assert response.error_code == ErrorCode.NONE and response.records, response
+        data = bytes(response.records)
         while data:
             size = 12 + int.from_bytes(data[8:12], "big")
             for record in read_records(data[:size]):
@@ -212,13 +212,13 @@ async def committed_offset(connection: Connection) -> int:
     topics = (OffsetFetchRequestTopic(name="kept", partition_indexes=(0,)),)
     request = OffsetFetchRequest(group_id=GROUP, topics=topics)
     while True:
-        answer = await connection.send_request(request, 5, OffsetFetchResponse)
-        if answer.error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        response = await connection.send_request(request, 5, OffsetFetchResponse)
+        if response.error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             break
         find = FindCoordinatorRequest(key=GROUP, key_type=0)
         await connection.send_request(find, 3, FindCoordinatorResponse)
-    assert answer.error_code == ErrorCode.NONE, answer
-    return answer.topics[0].partitions[0].committed_offset
+    assert response.error_code == ErrorCode.NONE, response
+    return response.topics[0].partitions[0].committed_offset
 
 
 async def check_survivor(disk: CrashFileSystem, acknowledged: AcknowledgedState) -> None:

@@ -73,9 +73,9 @@ def test_a_running_node_does_not_show_secrets(
         async with Admin(servers) as admin:
             configs = await admin.describe_configs([BROKER, ConfigResource(ResourceType.BROKER, "")])
             changes = [ConfigChange(name=key, value=CANARY) for key in (*SECRET_KEYS, "unknown.password")]
-            answers = [await admin.incremental_alter_configs({BROKER: [change]}) for change in changes]
+            responses = [await admin.incremental_alter_configs({BROKER: [change]}) for change in changes]
             after = await admin.describe_configs([BROKER])
-            return repr((configs, answers, after))
+            return repr((configs, responses, after))
 
     with EmbeddedCluster(config={**planted_secrets(), "metrics.port": "0"}) as running:
         text = asyncio.run(describe_all(running.bootstrap_servers))

@@ -80,11 +80,10 @@ class Producer:
 
     def send(self, *sequences: int) -> list[PartitionProduceResponse]:
         """Send all at once; return the outcomes in the order of the responses."""
-        answers = self.client.responses_to(b"".join(self.frame(sequence) for sequence in sequences))
-        assert answers is not None
+        frames = self.client.responses_to(b"".join(self.frame(sequence) for sequence in sequences))
+        assert frames is not None
         responses = [
-            cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, answer))
-            for answer in answers
+            cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, frame)) for frame in frames
         ]
         return [response.responses[0].partition_responses[0] for response in responses]
 
@@ -128,8 +127,8 @@ def producer() -> Iterator[Producer]:
 
 
 def test_concurrent_produces_are_appended_in_order(producer: Producer) -> None:
-    answers = producer.send(0, 1, 2, 3)
-    assert [(one.error_code, one.base_offset) for one in answers] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    responses = producer.send(0, 1, 2, 3)
+    assert [(one.error_code, one.base_offset) for one in responses] == [(0, 0), (0, 1), (0, 2), (0, 3)]
     assert producer.stable_end() == 0
     producer.end(commit=True)
     wait_until(lambda: producer.stable_end() == 5)
@@ -148,8 +147,8 @@ def test_a_batch_of_the_previous_transaction_is_refused(producer: Producer) -> N
     late = producer.frame(1)
     producer.end(commit=False)
     wait_until(lambda: producer.stable_end() == 2)
-    answers = producer.client.responses_to(late)
-    assert answers is not None
-    refused = cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, answers[0]))
+    responses = producer.client.responses_to(late)
+    assert responses is not None
+    refused = cast(ProduceResponse, decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, responses[0]))
     assert refused.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.stable_end() == 2

@@ -60,8 +60,10 @@ def test_header_versions_equal_the_header_messages(client_id: str | None, versio
     )
     assert read_request_header(frame) == (RequestHeader(3, version, 5, client_id), position)
     frame = frame_of(encode_response(3, version, 5, MetadataResponse()))
-    answer, position = decode_prefix(headers.ResponseHeader, frame, response_header_version(3, version), 0)
-    assert answer == headers.ResponseHeader(correlation_id=5)
+    response_header, position = decode_prefix(
+        headers.ResponseHeader, frame, response_header_version(3, version), 0
+    )
+    assert response_header == headers.ResponseHeader(correlation_id=5)
     assert read_response_header(frame, 3, version) == (5, position)
 
 
@@ -82,8 +84,8 @@ def test_tagged_fields_in_headers_are_skipped() -> None:
     _, start = read_request_header(plain)
     tagged = bytes(plain[: start - 1]) + bytes.fromhex("010902aabb") + bytes(plain[start:])
     assert read_request_header(memoryview(tagged)) == (RequestHeader(3, 9, 5, "me"), start + 4)
-    answer = memoryview(bytes.fromhex("00000005010902aabb"))
-    assert read_response_header(answer, 3, 9) == (5, 9)
+    response = memoryview(bytes.fromhex("00000005010902aabb"))
+    assert read_response_header(response, 3, 9) == (5, 9)
 
 
 def test_an_unknown_version_is_returned_to_the_caller() -> None:

@@ -47,9 +47,9 @@ def test_results_equal_kafkas_leader_epoch_cache() -> None:
     assert len(lines) == 300
     for number, line in enumerate(lines, 1):
         command, _, rest = line.partition(" -> ")
-        answer, _, entries = rest.partition(" | ")
+        result, _, entries = rest.partition(" | ")
         operation, *words = command.split()
-        assert perform(cache, operation, *map(int, words)) == answer, f"step {number}: {line}"
+        assert perform(cache, operation, *map(int, words)) == result, f"step {number}: {line}"
         assert text_of(cache.entries) == entries, f"step {number}: {line}"
 
 
@@ -180,9 +180,9 @@ class EpochCacheMachine(RuleBasedStateMachine):
         for epoch in {*self.records}:
             later = [self.start + index for index, other in enumerate(self.records) if other > epoch]
             expected = (epoch, later[0] if later else self.end)
-            answer = self.cache.end_offset_for(epoch, self.end)
+            result = self.cache.end_offset_for(epoch, self.end)
             # An epoch that lost all its records may stay known at the end of the log.
-            assert answer == expected or (not later and answer == (epoch, self.end))
+            assert result == expected or (not later and result == (epoch, self.end))
 
     @invariant()
     def epochs_and_starts_increase(self) -> None:

@@ -166,7 +166,7 @@ def _alter_configs_of_many_groups(context: AttackContext) -> None:
     context.begin()
     while not context.has_ended:
         for frame in frames:
-            context.expect(context.exchange(client, frame) is not None, "not answered")
+            context.expect(context.exchange(client, frame) is not None, "no response")
 
 
 def _set_quotas_of_many_clients(context: AttackContext) -> None:

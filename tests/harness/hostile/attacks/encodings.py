@@ -127,9 +127,9 @@ def _send_to_be_closed(context: AttackContext, frames: list[bytes]) -> None:
     sent = 0
     while True:
         for frame in frames:
-            answers = client.responses_to(frame)
+            responses = client.responses_to(frame)
             sent += 1
-            if answers is None:
+            if responses is None:
                 client.close()
                 client = context.client()
         if context.has_ended:

@@ -33,7 +33,7 @@ def _park_large_fetches(context: AttackContext) -> None:
     context.hold()
 
 
-def _read_answers_of_large_fetches(context: AttackContext) -> None:
+def _read_responses_of_large_fetches(context: AttackContext) -> None:
     padding = bytes(max(int(LARGE_FRAME_BYTES * context.scale), FRAME_BYTES))
     frame = parked_fetch(1, padding=padding, max_wait_ms=5)
     client = context.client()
@@ -72,7 +72,7 @@ ATTACKS = (
         name="large-frames-of-completed-fetches",
         item="16",
         actions="50 Fetches of 50 MiB complete one after the other",
-        run=_read_answers_of_large_fetches,
+        run=_read_responses_of_large_fetches,
         memory_mib=256,
     ),
     Attack(

@@ -94,8 +94,8 @@ def _name_hosts_in_configs(context: AttackContext) -> None:
     request = IncrementalAlterConfigsRequest(resources=(resource,))
     client = context.client()
     context.begin()
-    answer = client.send_request(request, 1, IncrementalAlterConfigsResponse).responses[0]
-    context.note(f"{ErrorCode(answer.error_code).name}: {(answer.error_message or '')[:100]}")
+    response = client.send_request(request, 1, IncrementalAlterConfigsResponse).responses[0]
+    context.note(f"{ErrorCode(response.error_code).name}: {(response.error_message or '')[:100]}")
     context.repeat(request_frame(request, 1), client)
 
 

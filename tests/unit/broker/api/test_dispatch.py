@@ -380,8 +380,8 @@ async def test_trailing_bytes_of_librdkafka_are_ignored() -> None:
         client = await broker.connect()
         body = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest(group_id="g"))[4:] + b"???"
         await client.send(struct.pack(">i", len(body)) + body)
-        answer = await client.receive()
-        assert answer[:4] == struct.pack(">i", 7)
+        response = await client.receive()
+        assert response[:4] == struct.pack(">i", 7)
 
 
 @on_both_loops

@@ -84,11 +84,11 @@ async def test_a_large_request_yields_to_others() -> None:
             throttle_time_ms=1
         )
         assert broker.dispatcher.slices.pending_count == 1, "the small request did not wait for the large one"
-        answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
-        assert answer == CreateTopicsResponse(
+        response = await receive(large, ApiKey.CREATE_TOPICS, 5)
+        assert response == CreateTopicsResponse(
             topics=tuple(CreatableTopicResult(name=f"topic-{n}") for n in range(5_000))
         )
-        # Decoding, answering and encoding, in slices of ten steps.
+        # Decoding, handling and encoding, in slices of ten steps.
         assert broker.dispatcher.slices.slice_count - before > 500
 
 
@@ -108,10 +108,10 @@ async def test_a_response_above_the_clients_limit_is_replaced_by_an_error(
     broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
     async with run_broker(broker):
         client = await broker.connect()
-        answer = await send_request(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
-        assert isinstance(answer, DescribeGroupsResponse)
-        assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
-        assert "request fewer" in (answer.groups[0].error_message or "")
+        response = await send_request(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
+        assert isinstance(response, DescribeGroupsResponse)
+        assert {group.error_code for group in response.groups} == {ErrorCode.INVALID_REQUEST}
+        assert "request fewer" in (response.groups[0].error_message or "")
 
 
 @on_both_loops
@@ -124,10 +124,10 @@ async def test_the_error_response_to_a_large_request_is_built_in_slices() -> Non
     async with run_broker(broker):
         client = await broker.connect()
         await send(client, names(2_000), 5)
-        answer = await receive(client, ApiKey.CREATE_TOPICS, 5)
-        assert isinstance(answer, CreateTopicsResponse)
-        assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
-        assert len(answer.topics) == 2_000
+        response = await receive(client, ApiKey.CREATE_TOPICS, 5)
+        assert isinstance(response, CreateTopicsResponse)
+        assert {topic.error_code for topic in response.topics} == {ErrorCode.POLICY_VIOLATION}
+        assert len(response.topics) == 2_000
         assert broker.dispatcher.slices.slice_count > 200
 
 
@@ -178,9 +178,9 @@ async def test_a_waiting_typed_handler_holds_neither_frame_nor_message() -> None
     broker = DispatchingBroker()
     broker.dispatcher.register(ApiKey.JOIN_GROUP, park, uses_slot=False)
     async with run_broker(broker):
-        answered, failed = await broker.connect(), await broker.connect()
+        first, second = await broker.connect(), await broker.connect()
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
-        for number, client in enumerate((answered, failed)):
+        for number, client in enumerate((first, second)):
             await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
             await eventually(partial(has_length, parked, number + 1))
         # This list and the call itself: nothing else refers to what the message contained.
@@ -190,9 +190,9 @@ async def test_a_waiting_typed_handler_holds_neither_frame_nor_message() -> None
         ]
         assert max(buffered) <= FIRST_BYTES
         parked[0].set_result(JoinGroupResponse(generation_id=3))
-        assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
+        assert await receive(first, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
         parked[1].set_exception(KafkaError(ErrorCode.NOT_COORDINATOR, "moved"))
-        refused = cast(JoinGroupResponse, await receive(failed, ApiKey.JOIN_GROUP, 9))
+        refused = cast(JoinGroupResponse, await receive(second, ApiKey.JOIN_GROUP, 9))
         assert refused.error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -285,7 +285,7 @@ async def test_the_number_of_large_responses_in_progress_is_limited(
         slices = broker.dispatcher.slices
         await eventually(lambda: slices.heavy_count == HEAVY_MAX and slices.pending_count > HEAVY_MAX)
         for client in clients:
-            answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
-            assert isinstance(answer, DescribeGroupsResponse)
-            assert len(answer.groups) == 1_000
+            response = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
+            assert isinstance(response, DescribeGroupsResponse)
+            assert len(response.groups) == 1_000
         assert slices.heavy_count == 0

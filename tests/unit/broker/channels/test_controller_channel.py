@@ -47,19 +47,19 @@ async def test_requests_are_sent_to_the_active_controller() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         for each in quorum.controllers:
             respond_with_own_id(each)
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
-        assert answer.producer_id_start == 1
+        response = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
+        assert response.producer_id_start == 1
         quorum.move(quorum.controllers[1])
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
-        assert answer.producer_id_start == 2
+        response = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
+        assert response.producer_id_start == 2
 
 
 async def test_a_controller_in_the_same_node_is_called_directly() -> None:
     local = FakeController(1)
     requests = respond_with_own_id(local)
     async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
-        assert answer.producer_id_start == 1
+        response = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
+        assert response.producer_id_start == 1
         assert requests[0][1] is REQUEST
 
 
@@ -111,8 +111,8 @@ async def test_not_controller_in_an_item_of_the_response_is_retried() -> None:
 
         controller.register(ApiKey.CREATE_TOPICS, handler)
         request = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=1),))
-        answer = await channel.request(request, CreateTopicsResponse, deadline=in_ms(600_000))
-        assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        response = await channel.request(request, CreateTopicsResponse, deadline=in_ms(600_000))
+        assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         assert codes == []
 
 
@@ -131,8 +131,8 @@ async def test_a_request_in_flight_is_sent_again_when_its_connection_is_lost() -
             return AllocateProducerIdsResponse(producer_id_start=calls)
 
         controller.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
-        assert answer.producer_id_start == 2
+        response = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
+        assert response.producer_id_start == 2
 
 
 async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -> None:

@@ -80,8 +80,8 @@ async def broker_of(
 async def send_request(client: Client, message: ApiMessage, version: int, correlation_id: int = 9) -> Any:
     await client.send(encode_request(message.api_key, version, correlation_id, "client", message))
     frame = memoryview(await client.receive())
-    answered, position = read_response_header(frame, message.api_key, version)
-    assert answered == correlation_id
+    response_id, position = read_response_header(frame, message.api_key, version)
+    assert response_id == correlation_id
     return decode(response_type(message.api_key), frame[position:], version)
 
 
@@ -105,8 +105,8 @@ async def test_the_controllers_response_reaches_the_client_unchanged(version: in
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         contexts = creates(quorum.controllers[0])
         client = await broker.served.connect()
-        answer = await send_request(client, CREATE, version)
-        assert [topic.name for topic in answer.topics] == ["tides"]
+        response = await send_request(client, CREATE, version)
+        assert [topic.name for topic in response.topics] == ["tides"]
         [context] = contexts
         assert context.header == (ApiKey.CREATE_TOPICS, version, 9, "client")
         assert (context.principal, context.client_host) == ("User:ANONYMOUS", "/127.0.0.1")
@@ -116,11 +116,11 @@ async def test_the_broker_of_the_active_controller_forwards_locally() -> None:
     local = FakeController(1)
     creates(local)
     async with quorum_of(0) as quorum, broker_of(quorum, local) as broker:
-        answer = await send_request(await broker.served.connect(), CREATE, 7)
-        assert answer.topics[0].num_partitions == 1
+        response = await send_request(await broker.served.connect(), CREATE, 7)
+        assert response.topics[0].num_partitions == 1
 
 
-async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_one() -> None:
+async def test_a_request_during_a_controller_change_gets_one_response_of_the_new_one() -> None:
     async with quorum_of(2) as quorum, broker_of(quorum) as broker:
         first, second = quorum.controllers
         reached, go = asyncio.Event(), asyncio.Event()
@@ -137,8 +137,8 @@ async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_
         await reached.wait()
         quorum.move(second)
         go.set()
-        answer = await asking
-        assert answer.topics[0].num_partitions == 2
+        response = await asking
+        assert response.topics[0].num_partitions == 2
         # The next response on this connection belongs to the next request: none was sent twice.
         assert (await send_request(client, CREATE, 7, 10)).topics[0].num_partitions == 2
 
@@ -154,16 +154,16 @@ async def test_a_broker_whose_local_controller_resigns_uses_the_next_one() -> No
 
             first.register(ApiKey.CREATE_TOPICS, resign)
             creates(second)
-            answer = await send_request(await broker.served.connect(), CREATE, 7)
-            assert answer.topics[0].num_partitions == 2
+            response = await send_request(await broker.served.connect(), CREATE, 7)
+            assert response.topics[0].num_partitions == 2
 
 
 async def test_without_a_controller_the_response_of_the_api_has_request_timed_out() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum, timeout_ms=30) as broker:
         quorum.leader = None
         client = await broker.served.connect()
-        answer = await send_request(client, CREATE, 7)
-        assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+        response = await send_request(client, CREATE, 7)
+        assert [topic.error_code for topic in response.topics] == [ErrorCode.REQUEST_TIMED_OUT]
         elected = await send_request(client, ElectLeadersRequest(), 2)
         assert elected.error_code == ErrorCode.REQUEST_TIMED_OUT
 
@@ -175,8 +175,8 @@ async def test_errors_of_the_handler_are_returned_to_the_client() -> None:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
 
         quorum.controllers[0].register(ApiKey.ELECT_LEADERS, refuse)
-        answer = await send_request(await broker.served.connect(), ElectLeadersRequest(), 2)
-        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        response = await send_request(await broker.served.connect(), ElectLeadersRequest(), 2)
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_a_version_the_controller_does_not_support_closes_the_connection() -> None:
@@ -219,8 +219,8 @@ async def test_a_message_is_forwarded_with_the_clients_principal() -> None:
         contexts = creates(quorum.controllers[0])
         context = request_context(5, api_key=ApiKey.CREATE_TOPICS)
         context.principal = "User:alice"
-        answer = await broker.forwarder.forward(context, CREATE, CreateTopicsResponse)
-        assert answer.topics[0].name == "tides"
+        response = await broker.forwarder.forward(context, CREATE, CreateTopicsResponse)
+        assert response.topics[0].name == "tides"
         assert (contexts[0].principal, contexts[0].header.api_version) == ("User:alice", 5)
 
 
@@ -246,8 +246,8 @@ async def test_a_message_of_very_many_topics_is_encoded_and_its_response_decoded
     async with quorum_of(1) as quorum, broker_of(quorum, slices=slices) as broker:
         creates(quorum.controllers[0])
         context = request_context(5, api_key=ApiKey.CREATE_TOPICS)
-        answer = await broker.forwarder.forward(context, request, CreateTopicsResponse)
-        assert [topic.name for topic in answer.topics] == [topic.name for topic in topics]
+        response = await broker.forwarder.forward(context, request, CreateTopicsResponse)
+        assert [topic.name for topic in response.topics] == [topic.name for topic in topics]
         assert slices.slice_count >= 2 * many // STEPS_PER_SLICE
 
 
@@ -266,7 +266,7 @@ async def test_a_broker_advertises_only_versions_the_controller_supports() -> No
 # ---- on the controller
 
 
-async def envelope_answer(controller: FakeController, request: EnvelopeRequest) -> EnvelopeResponse:
+async def envelope_response(controller: FakeController, request: EnvelopeRequest) -> EnvelopeResponse:
     handler = EnvelopeHandler(controller.dispatcher, lambda: controller.active)
     return await handler.handle(request_context(0, api_key=ApiKey.ENVELOPE), request)
 
@@ -283,8 +283,8 @@ def envelope(message: ApiMessage = CREATE, version: int = 7, **changes: Any) -> 
 async def test_an_inner_request_has_the_principal_and_the_address_of_its_client() -> None:
     controller = FakeController(1)
     contexts = creates(controller)
-    await envelope_answer(controller, envelope())
-    await envelope_answer(controller, envelope(client_host_address=ip_address("fe80::1").packed))
+    await envelope_response(controller, envelope())
+    await envelope_response(controller, envelope(client_host_address=ip_address("fe80::1").packed))
     assert [context.client_host for context in contexts] == ["/10.1.2.3", "/fe80::1"]
     assert contexts[0].principal == "User:bob"
 
@@ -307,7 +307,7 @@ async def test_an_invalid_envelope_is_refused(request_: EnvelopeRequest, code: E
     controller = FakeController(1)
     creates(controller)
     with pytest.raises(KafkaError) as error:
-        await envelope_answer(controller, request_)
+        await envelope_response(controller, request_)
     assert error.value.code is code
 
 
@@ -315,7 +315,7 @@ async def test_only_the_active_controller_opens_envelopes() -> None:
     controller = FakeController(1, active=False)
     creates(controller)
     with pytest.raises(KafkaError) as error:
-        await envelope_answer(controller, envelope())
+        await envelope_response(controller, envelope())
     assert error.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -328,7 +328,7 @@ async def test_not_controller_in_the_inner_response_is_the_error_of_the_envelope
 
     controller.register(ApiKey.CREATE_TOPICS, handler)
     with pytest.raises(KafkaError) as error:
-        await envelope_answer(controller, envelope())
+        await envelope_response(controller, envelope())
     assert error.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -349,15 +349,15 @@ async def test_the_time_of_a_forwarded_request_counts_for_its_client_at_the_cont
 
     dispatcher.register(ApiKey.CREATE_TOPICS, create_slowly)
     handler = EnvelopeHandler(dispatcher, lambda: True)
-    answers = []
+    responses = []
     for principal in ("User:bob", "User:carol"):
         encoded_principal = encode_principal(principal, is_token_authenticated=False)
         request = envelope(request_principal=encoded_principal)
-        answer = await handler.handle(request_context(0, api_key=ApiKey.ENVELOPE), request)
-        assert answer.response_data is not None
-        _, position = read_response_header(memoryview(answer.response_data), ApiKey.CREATE_TOPICS, 7)
-        answers.append(decode(CreateTopicsResponse, memoryview(answer.response_data)[position:], 7))
-    assert [each.throttle_time_ms for each in answers] == [expected_ms, mutation_throttle_time_ms]
+        response = await handler.handle(request_context(0, api_key=ApiKey.ENVELOPE), request)
+        assert response.response_data is not None
+        _, position = read_response_header(memoryview(response.response_data), ApiKey.CREATE_TOPICS, 7)
+        responses.append(decode(CreateTopicsResponse, memoryview(response.response_data)[position:], 7))
+    assert [each.throttle_time_ms for each in responses] == [expected_ms, mutation_throttle_time_ms]
     ((client, state),) = quotas.request.entities.items()
     assert client.user == "bob"
     assert state.rate.value(clock.monotonic_ms()) > 1

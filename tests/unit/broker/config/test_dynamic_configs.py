@@ -23,18 +23,18 @@ GOLDEN = GOLDEN_FILES / "broker" / "dynamic_configs.txt"
 
 
 def results_of_kafka() -> list[tuple[str, str, str]]:
-    """Outcomes, key and value per line, as Apache Kafka 4.3.1 has answered IncrementalAlterConfigs.
+    """Outcomes, key and value per line, of IncrementalAlterConfigs in Apache Kafka 4.3.1.
 
     The outcomes are those of the key for the broker, of the key for all brokers, and of both with the
     prefix `listener.name.plaintext.`: `+` accepted, `-` INVALID_REQUEST, `c` refused by the controller.
     The value is the one in force, or 1 for a key without a value.
     """
-    answers = []
+    results = []
     for line in GOLDEN.read_text().splitlines():
         outcomes, _, setting = line.partition(" ")
         key, _, value = setting.partition("=")
-        answers.append((outcomes, key, value))
-    return answers
+        results.append((outcomes, key, value))
+    return results
 
 
 def is_accepted(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> bool:
@@ -63,8 +63,8 @@ def with_stored(name: str, configs: Mapping[str, str]) -> tuple[MetadataDelta, M
 
 
 def test_every_key_is_accepted_or_refused_as_in_kafka() -> None:
-    answers = results_of_kafka()
-    values = {key: value for _, key, value in answers}
+    results = results_of_kafka()
+    values = {key: value for _, key, value in results}
     own = ("listeners", "controller.quorum.voters", "log.dirs")
     config = BrokerConfig(
         {
@@ -75,14 +75,14 @@ def test_every_key_is_accepted_or_refused_as_in_kafka() -> None:
         }
     )
     different = []
-    for outcomes, key, value in answers:
+    for outcomes, key, value in results:
         attempts = [("1", key), ("", key), ("1", f"listener.name.plaintext.{key}")]
         attempts.append(("", f"listener.name.plaintext.{key}"))
         for outcome, (name, tried) in zip(outcomes, attempts, strict=True):
             if is_accepted(config, name, {tried: value}) != (outcome in "+c"):
                 different.append((name, tried, value, outcome))
     assert not different
-    assert len(answers) == 340
+    assert len(results) == 340
 
 
 def test_exactly_ten_security_keys_need_the_prefix_of_a_listener() -> None:

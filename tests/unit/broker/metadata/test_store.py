@@ -99,13 +99,13 @@ async def test_changes_are_published_and_acknowledged_after_they_are_durable() -
         published: list[MetadataImage] = []
         store.subscribe(lambda delta, image: published.append(image))
         executor.held = True
-        answer = asyncio.create_task(store.submit(create("orders")))
+        submission = asyncio.create_task(store.submit(create("orders")))
         await loop_iterations(20)
-        assert not answer.done()
+        assert not submission.done()
         assert "orders" not in store.image.topics_by_name
         assert len(published) == 1
         executor.release()
-        await answer
+        await submission
         assert published[-1] is store.image
         assert "orders" in store.image.topics_by_name
 
@@ -164,7 +164,7 @@ async def test_records_that_contradict_the_image_never_reach_the_log() -> None:
 
 
 @on_both_loops
-async def test_a_command_that_changes_nothing_is_answered_without_a_sync() -> None:
+async def test_a_command_that_changes_nothing_gets_its_reply_without_a_sync() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         runs = executor.run_count
@@ -177,9 +177,9 @@ async def test_a_cancelled_caller_does_not_cancel_its_command() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         executor.held = True
-        answer = asyncio.create_task(store.submit(create("orders")))
+        submission = asyncio.create_task(store.submit(create("orders")))
         await loop_iterations(5)
-        answer.cancel()
+        submission.cancel()
         executor.release()
         await eventually(lambda: "orders" in store.image.topics_by_name)
         assert (await store.submit(create("more"))).topics[0].error_code == 0
@@ -272,9 +272,9 @@ async def test_after_a_failed_sync_nothing_can_be_changed_and_waiting_commands_f
     executor.release()
     await asyncio.wait([first, second])
     failed = [operation for operation in disk.operations if "fsync" in operation][-1]
-    for answer in (first, second):
+    for submission in (first, second):
         with pytest.raises(KafkaError) as error:
-            await answer
+            await submission
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError, match="cannot be written"):
         await store.submit(create("third"))
@@ -343,12 +343,12 @@ async def test_a_stop_completes_submitted_commands() -> None:
     replica = await start_replica(make_replica(disk, executor))
     store = replica.store
     executor.held = True
-    answers = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
+    submissions = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
     await loop_iterations(5)
     closing = asyncio.create_task(replica.stop())
     await asyncio.sleep(0)
     executor.release()
-    await asyncio.gather(closing, *answers)
+    await asyncio.gather(closing, *submissions)
     assert store.image.cluster_configs()["k"] == "c"
 
 
@@ -357,11 +357,11 @@ async def test_abandon_fails_waiting_commands() -> None:
     executor = InlineExecutor()
     replica = await start_replica(make_replica(CrashFileSystem(), executor))
     executor.held = True
-    answer = asyncio.create_task(replica.store.submit(set_config("a")))
+    submission = asyncio.create_task(replica.store.submit(set_config("a")))
     await loop_iterations(5)
     await replica.abandon()
     with pytest.raises(KafkaError):
-        await answer
+        await submission
 
 
 @on_both_loops

@@ -38,7 +38,7 @@ async def test_a_response_is_sent_on_the_connection_of_its_request() -> None:
 
 
 @on_both_loops
-async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
+async def test_ten_thousand_pipelined_requests_get_responses_in_order() -> None:
     async with running_server() as served:
         client = await served.connect()
         bodies = [struct.pack(">i", number) * 3 for number in range(10_000)]

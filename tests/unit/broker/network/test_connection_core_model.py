@@ -85,8 +85,8 @@ class ConnectionModel(RuleBasedStateMachine):
     def drop_parked(self, abandoned: Iterable[Request]) -> None:
         """Parked requests end when the peer closes."""
         abandoned = list(abandoned)
-        unanswered = [request for request in self.parked if request not in self.responses]
-        assert [request for request in abandoned if request in self.parked] == unanswered
+        pending = [request for request in self.parked if request not in self.responses]
+        assert [request for request in abandoned if request in self.parked] == pending
         self.end(abandoned)
         self.parked.clear()
 

@@ -54,8 +54,8 @@ async def test_half_open_and_slow_connections_have_little_effect_on_other_client
 
         async def serve_rounds() -> None:
             for _ in range(10):
-                answers = await asyncio.gather(*(client.send_request(b"good") for client in good))
-                assert answers == [b"good"] * len(good)
+                responses = await asyncio.gather(*(client.send_request(b"good") for client in good))
+                assert responses == [b"good"] * len(good)
 
         alone = min([await count_python_calls(serve_rounds) for _ in range(3)])
         silent = [await served.connect() for _ in range(500)]
@@ -133,7 +133,7 @@ async def test_many_invalid_connections_are_logged_in_few_lines_with_a_count(
 
 
 @on_both_loops
-async def test_requests_before_an_invalid_frame_size_are_answered() -> None:
+async def test_requests_before_an_invalid_frame_size_get_responses() -> None:
     async with running_server() as served:
         client = await served.connect()
         await client.send(frame(b"good") + struct.pack(">i", -5))
@@ -156,10 +156,10 @@ async def test_announced_frame_sizes_allocate_no_more_memory_than_received() -> 
 @on_both_loops
 async def test_a_peer_that_never_reads_is_bounded_and_closed_when_idle() -> None:
     clock = ManualClock()
-    answer = frame(bytes(100_000))
+    response = frame(bytes(100_000))
 
     def handler(request: Request) -> None:
-        request.respond(answer)
+        request.respond(response)
 
     config = network_config(connections_max_idle_ms=60_000, socket_send_buffer_bytes=4_096)
     async with running_server(handler, config, clock=clock) as served:
@@ -204,12 +204,12 @@ async def test_a_burst_of_connections_is_served_completely() -> None:
 
         async def exchange(number: int) -> bytes:
             client = await served.connect()
-            answer = await client.send_request(struct.pack(">i", number))
+            response = await client.send_request(struct.pack(">i", number))
             client.close()
-            return answer
+            return response
 
-        answers = await asyncio.gather(*(exchange(number) for number in range(400)))
-        assert answers == [struct.pack(">i", number) for number in range(400)]
+        responses = await asyncio.gather(*(exchange(number) for number in range(400)))
+        assert responses == [struct.pack(">i", number) for number in range(400)]
         await eventually(lambda: served.server.quota.count == 0)
 
 

@@ -49,7 +49,7 @@ def join_frames(bodies: list[bytes]) -> bytes:
 
 
 @on_both_loops
-async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_it() -> None:
+async def test_a_produce_is_handled_during_a_parked_produce_and_its_response_follows() -> None:
     parking = ParkingHandler()
     async with running_server(parking) as served:
         client = await served.connect()
@@ -150,7 +150,7 @@ async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
         client = await served.connect()
         await client.send(join_frames(produces(1, 2)))
         await eventually(lambda: len(parking.parked) == 2)
-        parking.parked[1][0].close("it cannot be answered")
+        parking.parked[1][0].close("no response is possible")
         assert await client.is_closed()
 
 

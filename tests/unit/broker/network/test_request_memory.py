@@ -99,7 +99,7 @@ def buffered_bytes(served: RunningServer) -> int:
 
 
 @on_both_loops
-async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered() -> None:
+async def test_many_large_requests_stay_within_the_memory_limit_and_get_responses() -> None:
     config = network_config(max_large_request_bytes=8 * MIB)
     parked: list[Request] = []
 
@@ -119,11 +119,11 @@ async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered
         assert await small.send_request(b"small") == b"small"
         assert memory.used_bytes <= 8 * MIB
         assert buffered_bytes(served) <= 8 * MIB + 31 * NORMAL_BYTES
-        answered = 0
-        while answered < 30:
+        response_count = 0
+        while response_count < 30:
             await eventually(lambda: bool(parked))
             parked.pop().respond(frame(b"done"))
-            answered += 1
+            response_count += 1
         for client in clients:
             assert await client.receive() == b"done"
         assert (memory.used_bytes, memory.has_waiting) == (0, False)

@@ -145,7 +145,7 @@ async def test_file_slices_of_all_sizes_are_mixed_with_bytes_and_pipelined_reque
 ) -> None:
     lengths = [0, 1, 100, SENDFILE_BYTES - 1, SENDFILE_BYTES, SENDFILE_BYTES + 1, 400_000, 1_000_000]
     generator = random.Random(1)
-    answers: list[list[ResponsePart]] = []
+    responses: list[list[ResponsePart]] = []
     expected: list[bytes] = []
     for _ in range(40):
         parts: list[ResponsePart] = []
@@ -160,18 +160,18 @@ async def test_file_slices_of_all_sizes_are_mixed_with_bytes_and_pipelined_reque
                 position = generator.randrange(MEBIBYTE)
                 parts.append(FileSlice(file, position, length))
                 body += content[position : position + length]
-        answers.append(with_size(*parts))
+        responses.append(with_size(*parts))
         expected.append(body)
 
     def handler(request: Request) -> None:
-        request.respond(answers[request.frame[0]])
+        request.respond(responses[request.frame[0]])
 
     config = network_config(socket_send_buffer_bytes=65_536)
     async with running_server(handler, config) as served:
         client = await served.connect(limit=2**21)
-        await client.send(b"".join(frame(bytes([number])) for number in range(len(answers))))
+        await client.send(b"".join(frame(bytes([number])) for number in range(len(responses))))
         for number, body in enumerate(expected):
-            assert digest(await client.receive()) == digest(body), f"answer {number}"
+            assert digest(await client.receive()) == digest(body), f"response {number}"
 
 
 @on_both_loops

@@ -70,7 +70,7 @@ async def test_a_port_in_use_is_named_in_the_error() -> None:
 
 
 @on_both_loops
-async def test_the_port_is_known_after_bind_and_answers_after_start() -> None:
+async def test_the_port_is_known_after_bind_and_serves_after_start() -> None:
     server = NetworkServer(network_config())
     server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
     with pytest.raises(ConnectionRefusedError):
@@ -111,12 +111,12 @@ async def test_connections_over_the_broker_and_listener_limits_wait_until_anothe
             second, third = await served.connect(), await served.connect()
             await second.send(frame(b"2a") + frame(b"2b"))
             await third.send(frame(b"3"))
-            answer = asyncio.ensure_future(second.receive())
+            response = asyncio.ensure_future(second.receive())
             assert await first.send_request(b"still") == b"still"
-            assert not answer.done()
+            assert not response.done()
             assert served.server.quota.count == 1
             first.close()
-            assert await answer == b"2a"
+            assert await response == b"2a"
             assert await second.receive() == b"2b"
             second.close()
             assert await third.receive() == b"3"
@@ -302,13 +302,13 @@ async def test_shutdown_ends_at_its_deadline() -> None:
 
 @on_both_loops
 async def test_shutdown_sends_a_large_response_completely() -> None:
-    answer = frame(bytes(range(256)) * 20_000)
+    response = frame(bytes(range(256)) * 20_000)
     config = network_config(socket_send_buffer_bytes=8_192)
-    async with running_server(lambda request: request.respond(answer), config) as served:
+    async with running_server(lambda request: request.respond(response), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"big"))
         (connection,) = served.server.connections()
         await eventually(lambda: connection.unsent_bytes > 0)
         closing = asyncio.create_task(served.server.close(timeout_s=10))
-        assert frame(await client.receive()) == answer
+        assert frame(await client.receive()) == response
         await closing

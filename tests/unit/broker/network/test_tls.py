@@ -299,8 +299,8 @@ async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_cli
 
         async def serve_rounds() -> None:
             for _ in range(10):
-                answers = await asyncio.gather(*(client.send_request(b"good") for client in good))
-                assert answers == [b"good"] * len(good)
+                responses = await asyncio.gather(*(client.send_request(b"good") for client in good))
+                assert responses == [b"good"] * len(good)
 
         alone = min([await count_python_calls(serve_rounds) for _ in range(3)])
         hello = client_hello()

@@ -76,9 +76,9 @@ async def test_a_new_token_is_used_without_a_restart(tmp_path: Path, monkeypatch
     async with run_endpoint(MetricsAccess(token_file=token_file(tmp_path))) as endpoint:
         token_file(tmp_path, "another-long-token")
 
-        answer = b""
-        while not answer.startswith(b"HTTP/1.1 200 "):
-            answer = await get(endpoint, "/metrics", "Authorization: Bearer another-long-token")
+        response = b""
+        while not response.startswith(b"HTTP/1.1 200 "):
+            response = await get(endpoint, "/metrics", "Authorization: Bearer another-long-token")
         former = await get(endpoint, "/metrics", f"Authorization: Bearer {TOKEN}")
         assert former.startswith(b"HTTP/1.1 401 ")
 

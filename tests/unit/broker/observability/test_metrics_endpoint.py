@@ -39,8 +39,8 @@ async def get(endpoint: MetricsEndpoint, request: bytes) -> bytes:
 @on_both_loops
 async def test_metrics_are_served_as_text() -> None:
     async with run_endpoint() as endpoint:
-        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        head, _, body = answer.partition(b"\r\n\r\n")
+        response = await get(endpoint, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        head, _, body = response.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert f"Content-Length: {len(body)}".encode() in head
         assert b"# TYPE kafka_network_requestmetrics_requests_total counter" in body
@@ -54,9 +54,9 @@ async def test_health_reports_whether_the_broker_is_ready() -> None:
             b"Connection: close\r\n\r\nok\n"
         )
     async with run_endpoint("log directory is offline") as endpoint:
-        answer = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert answer.endswith(b"log directory is offline\n")
+        response = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 503 ")
+        assert response.endswith(b"log directory is offline\n")
 
 
 @on_both_loops
@@ -102,8 +102,8 @@ async def test_idle_connections_do_not_block_metrics_and_health() -> None:
 async def test_the_longest_waiting_connection_is_closed_for_a_new_one() -> None:
     async with run_endpoint() as endpoint:
         idle = await connections(endpoint, CONNECTIONS_MAX)
-        answered = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert answered.endswith(b"ok\n")
+        response = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert response.endswith(b"ok\n")
         assert await idle[0][0].read() == b""
         for reader, writer in idle[1:]:
             writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
@@ -162,10 +162,10 @@ async def test_a_large_scrape_yields_to_the_broker() -> None:
         while not scrape.done():
             turns += 1
             await asyncio.sleep(0)
-        answer = await scrape
-        assert b"\nafter 0.0\n" in answer
-        assert answer.count(b"# TYPE many gauge\n") == 1
-        assert answer.count(b"\nmany{") == 20_000
+        response = await scrape
+        assert b"\nafter 0.0\n" in response
+        assert response.count(b"# TYPE many gauge\n") == 1
+        assert response.count(b"\nmany{") == 20_000
         before, after = turns_at_reading
         assert after - before >= 40
     finally:
@@ -179,6 +179,6 @@ async def test_a_client_that_accepts_an_invalid_version_gets_plain_text(
 ) -> None:
     async with run_endpoint() as endpoint:
         accept = b"Accept: application/openmetrics-text; version=" + version
-        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
+        response = await get(endpoint, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n")
+    assert response.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert not caplog.records

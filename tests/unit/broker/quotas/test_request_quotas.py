@@ -109,7 +109,7 @@ def test_a_producer_without_acks_is_muted_for_its_bytes_and_not_for_its_time() -
     broker = QuotaBroker()
     broker.alter("producer_byte_rate", 100)
     request = broker.send(acks=0)
-    assert request.answers == [None]
+    assert request.responses == [None]
     assert request.throttle_times_ms[0] > 0
     broker.alter("producer_byte_rate", None)
     broker.alter("request_percentage", 0.001)

@@ -113,26 +113,26 @@ SEND = Send(1, 2, (), VoteRequest())
 @on_both_loops
 async def test_effects_are_performed_in_order_after_they_are_durable() -> None:
     fixture = DriverFixture()
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     fixture.executor.held = True
     fixture.script.react = on(
         Tick,
         LeaderChanged(2, None),
         Persist(7, RECORD, None),
         SEND,
-        Respond(answer, VoteResponse()),
+        Respond(response, VoteResponse()),
         LeaderChanged(3, 1),
         SnapshotLoaded(SnapshotId(5, 2)),
         HighWatermark(9),
     )
     await fixture.run()
     assert fixture.reported == [("leader", 2, None)]
-    assert not answer.done()
+    assert not response.done()
     fixture.executor.release()
     await fixture.settle()
     expected = [SEND, ("leader", 3, 1), ("snapshot", SnapshotId(5, 2)), ("committed", 9)]
     assert fixture.reported == [("leader", 2, None), *expected]
-    assert await answer == VoteResponse()
+    assert await response == VoteResponse()
     assert fixture.state_file.read() == RECORD
     assert fixture.script.events == [Tick(), PersistCompleted(7)]
     await fixture.driver.stop()
@@ -275,7 +275,7 @@ async def test_a_callback_waits_for_the_current_fsync() -> None:
 @on_both_loops
 @pytest.mark.parametrize("is_ticked", [True, False])
 async def test_after_a_pause_loss_of_leadership_is_reported_before_any_callback(is_ticked: bool) -> None:
-    """Otherwise a former controller would answer the heartbeats that have waited."""
+    """Otherwise a former controller would respond to the heartbeats that have waited."""
     fixture = DriverFixture()
 
     def resign(event: Event) -> list[Effect]:

@@ -80,8 +80,8 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
 async def describe_quorum(nodes: QuorumNodes) -> ResponsePartitionData:
     topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(RequestPartitionData(),))
     request = DescribeQuorumRequest(topics=(topic,))
-    answer = await nodes.send_request(await nodes.wait_for_leader(), request, DescribeQuorumResponse)
-    return answer.topics[0].partitions[0]
+    response = await nodes.send_request(await nodes.wait_for_leader(), request, DescribeQuorumResponse)
+    return response.topics[0].partitions[0]
 
 
 @on_both_loops
@@ -145,8 +145,8 @@ async def test_a_voter_with_an_empty_disk_is_an_observer_until_it_replaces_the_v
         assert directory_id(nodes, lost) != former
         assert not nodes.quorum(lost).is_voter
         request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=lost, voter_directory_id=former)
-        answer = await nodes.send_request(await nodes.wait_for_leader(), request, RemoveRaftVoterResponse)
-        assert answer.error_code == ErrorCode.NONE
+        response = await nodes.send_request(await nodes.wait_for_leader(), request, RemoveRaftVoterResponse)
+        assert response.error_code == ErrorCode.NONE
         assert await add_voter(nodes, lost) == ErrorCode.NONE
         await eventually(lambda: nodes.quorum(lost).is_voter)
 
@@ -163,8 +163,8 @@ async def update_kraft_version(
 
 async def reported_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
     """Return the finalized level in ApiVersions of a controller, 0 if there is none."""
-    answer = await nodes.send_request(node_id, negotiation_request(), ApiVersionsResponse)
-    return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
+    response = await nodes.send_request(node_id, negotiation_request(), ApiVersionsResponse)
+    return {each.name: each.max_version_level for each in response.finalized_features}.get("kraft.version", 0)
 
 
 @on_both_loops
@@ -179,8 +179,8 @@ async def test_static_voters_become_dynamic_by_the_feature() -> None:
         checked = await update_kraft_version(nodes, 1, validate_only=True)
         assert checked.error_code == ErrorCode.NONE, checked.error_message
         assert nodes.quorum(1).kraft_version == 0
-        answer = await update_kraft_version(nodes, 1)
-        assert answer.error_code == ErrorCode.NONE, answer.error_message
+        response = await update_kraft_version(nodes, 1)
+        assert response.error_code == ErrorCode.NONE, response.error_message
         leader = await nodes.wait_for_leader()
         log = nodes.running[leader].raft.log
         assert nodes.quorum(leader).voters_at(log.high_watermark)[0] == 1
@@ -210,9 +210,9 @@ async def test_dynamic_voters_never_become_static() -> None:
         assert await reported_kraft_version(nodes, 1) == 1
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
         request = UpdateFeaturesRequest(feature_updates=(update,))
-        answer = await nodes.send_request(1, request, UpdateFeaturesResponse)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert "static" in (answer.error_message or "")
+        response = await nodes.send_request(1, request, UpdateFeaturesResponse)
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "static" in (response.error_message or "")
         assert nodes.quorum(1).kraft_version == 1
 
 
@@ -222,8 +222,8 @@ async def test_voters_stay_static_while_one_has_never_fetched() -> None:
         await nodes.start(1, 2)
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
-        answer = await update_kraft_version(nodes, 1, transaction_version=0)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        response = await update_kraft_version(nodes, 1, transaction_version=0)
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
         refused = await update_kraft_version(nodes, 1)
         assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "[3]" in (refused.error_message or "")

@@ -1,4 +1,4 @@
-"""Connections to other nodes: every request is answered once, and no peer delays another."""
+"""Connections to other nodes: every request gets one response, and no peer delays another."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class RequestingPeer:
     """Peers with the responses that they reported, by request id."""
 
     def __init__(self, settings: ConnectionSettings = SETTINGS) -> None:
-        self.answers: dict[int, ApiMessage | None] = {}
+        self.responses: dict[int, ApiMessage | None] = {}
         self.peers = Peers(
             Names(random.Random(1)), settings, self._on_response, listener_names=("CONTROLLER",)
         )
 
     def _on_response(self, request_id: int, message: ApiMessage | None) -> None:
-        assert request_id not in self.answers, f"request {request_id} is answered twice"
-        self.answers[request_id] = message
+        assert request_id not in self.responses, f"request {request_id} gets two responses"
+        self.responses[request_id] = message
 
     def send_request(
         self, request_id: int, node: int, port: int, message: ApiMessage, host: str = "127.0.0.1"
@@ -65,12 +65,12 @@ class RequestingPeer:
         self.peers.send(Send(request_id, node, endpoints, message))
 
     async def response_to(self, request_id: int) -> ApiMessage | None:
-        await eventually(lambda: request_id in self.answers)
-        return self.answers[request_id]
+        await eventually(lambda: request_id in self.responses)
+        return self.responses[request_id]
 
 
-def respond_to_vote(broker: ScriptedBroker, answer: Any = None) -> None:
-    broker.handlers[ApiKey.VOTE] = lambda request: VoteResponse() if answer is None else answer
+def respond_to_vote(broker: ScriptedBroker, response: Any = None) -> None:
+    broker.handlers[ApiKey.VOTE] = lambda request: VoteResponse() if response is None else response
     broker.handlers[ApiKey.FETCH] = lambda request: Silence
 
 
@@ -94,7 +94,7 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         asker.send_request(2, 1, broker.port, VoteRequest())
         assert await asker.response_to(2) == VoteResponse()
-        assert 1 not in asker.answers
+        assert 1 not in asker.responses
         await asker.peers.close()
         assert await asker.response_to(1) is None
 
@@ -109,9 +109,9 @@ async def test_an_unreachable_peer_is_reported_and_does_not_delay_others() -> No
         asker.send_request(3, 1, broker.port, VoteRequest())
         assert await asker.response_to(3) == VoteResponse()
         assert await asker.response_to(2) is None
-        assert 1 not in asker.answers
+        assert 1 not in asker.responses
         await asker.peers.close()
-        assert asker.answers[1] is None
+        assert asker.responses[1] is None
 
 
 @on_both_loops
@@ -197,9 +197,9 @@ async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
     asker = RequestingPeer()
     for request_id in range(MAX_WAITING + 5):
         asker.send_request(request_id, 7, 1, VoteRequest(), host="slow")
-    assert list(asker.answers) == list(range(MAX_WAITING, MAX_WAITING + 5))
+    assert list(asker.responses) == list(range(MAX_WAITING, MAX_WAITING + 5))
     await asker.peers.close()
-    assert len(asker.answers) == MAX_WAITING + 5
+    assert len(asker.responses) == MAX_WAITING + 5
 
 
 @on_both_loops
@@ -210,10 +210,10 @@ async def test_a_peer_without_the_api_is_a_failure() -> None:
         asker.send_request(1, 1, broker.port, VoteRequest())
         assert await asker.response_to(1) is None
         asker.peers.send(Send(2, 1, (), VoteRequest()))
-        assert asker.answers[2] is None
+        assert asker.responses[2] is None
         await asker.peers.close()
         asker.send_request(3, 1, broker.port, FetchRequest())
-        assert asker.answers[3] is None
+        assert asker.responses[3] is None
 
 
 @on_both_loops

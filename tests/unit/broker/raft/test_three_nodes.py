@@ -143,8 +143,8 @@ async def test_invalid_requests_of_an_unknown_node_do_not_end_the_quorum() -> No
         await nodes.start()
         leader = await nodes.wait_for_leader()
         for request in (nothing, no_partition, odd_partition, two):
-            answer = await nodes.send_request(leader, request, FetchSnapshotResponse)
-            assert answer.error_code == ErrorCode.INVALID_REQUEST or answer.topics
+            response = await nodes.send_request(leader, request, FetchSnapshotResponse)
+            assert response.error_code == ErrorCode.INVALID_REQUEST or response.topics
         vote = await nodes.send_request(leader, VoteRequest(cluster_id="other"), VoteResponse)
         assert vote.error_code == ErrorCode.INVALID_REQUEST
         await nodes.set("a", "1")

@@ -77,7 +77,7 @@ async def test_a_failed_assignment_is_reported_again() -> None:
     await assignments.close()
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
+@pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("an unexpected FetchResponse")])
 async def test_an_error_during_reporting_does_not_lose_assignments(fault: Exception) -> None:
     """Otherwise the controller would elect no other leader when the disk of such a replica fails."""
     replicas, channel, assignments = assignments_fixture(failures=1)

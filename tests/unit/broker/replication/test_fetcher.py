@@ -338,7 +338,7 @@ async def test_throttled_bytes_are_counted_and_delay_the_partition(pair: Replica
     await eventually(lambda: follower.log_end_offset > 0)
     assert pair.quota.is_exceeded(pair.follower.clock.monotonic_ms())
     fetched = follower.log_end_offset
-    assert fetched < 3, "one answer holds 1 MiB of a partition, at least one batch"
+    assert fetched < 3, "one response holds 1 MiB of a partition, at least one batch"
     await pair.pass_ms(10_000_000)
     await eventually(lambda: follower.log_end_offset > fetched)
 
@@ -347,7 +347,7 @@ async def test_any_response_of_the_leader_keeps_the_fetcher_running(pair: Replic
     pair.create("t")
     pair.begin()
     await eventually(lambda: pair.connections)
-    pair.connections[0].failure = KafkaError(ErrorCode.CORRUPT_MESSAGE, "not an answer")
+    pair.connections[0].failure = KafkaError(ErrorCode.CORRUPT_MESSAGE, "not a response")
     await eventually(lambda: len(pair.connections) > 1)
     pair.append(T0, "a")
     await pair.pass_ms(100)

@@ -42,9 +42,9 @@ class FakePartition:
         updates.propose(self, self.pending_isr)
         return self.pending_isr
 
-    def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
-        self.outcomes.append(answer)
-        if answer is ErrorCode.UNKNOWN_SERVER_ERROR:
+    def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> bool:
+        self.outcomes.append(response)
+        if response is ErrorCode.UNKNOWN_SERVER_ERROR:
             return True
         if proposal is self.pending_isr:
             self.pending_isr = None
@@ -217,7 +217,7 @@ async def test_unknown_error_codes_are_handled() -> None:
 
 async def test_an_error_in_handling_a_result_does_not_affect_others() -> None:
     class FailingPartition(FakePartition):
-        def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
+        def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> bool:
             self.pending_isr = None
             raise RuntimeError("a bug")
 

@@ -206,12 +206,12 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
         unavailable = ListOffsetsPartitionResponse(
             partition_index=0, error_code=ErrorCode.LEADER_NOT_AVAILABLE
         )
-        answers = [
+        responses = [
             ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(unavailable,)),)),
             offsets_response(1),
         ]
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: (
-            answers.pop(0) if len(answers) > 1 else answers[0]
+            responses.pop(0) if len(responses) > 1 else responses[0]
         )
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
         async with consumer_at(broker) as consumer:

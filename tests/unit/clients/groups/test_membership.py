@@ -25,9 +25,9 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
     assert (request.group_id, request.member_id, request.group_instance_id) == ("harbour", "", "dock-1")
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
     assert [(entry.name, entry.metadata) for entry in request.protocols] == OFFERS
-    answer = join_response()
-    assert membership.on_join_response(answer, 0) is Step.PROCEED
-    assert membership.is_leader(answer)
+    response = join_response()
+    assert membership.on_join_response(response, 0) is Step.PROCEED
+    assert membership.is_leader(response)
     sync = membership.sync_request({"m-1": b"assignment"})
     assert (sync.member_id, sync.generation_id, sync.protocol_name) == ("m-1", 1, "range")
     assert [(entry.member_id, entry.assignment) for entry in sync.assignments] == [("m-1", b"assignment")]
@@ -96,8 +96,8 @@ def test_illegal_generation_at_sync_keeps_the_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
     membership.on_join_response(join_response(), 0)
-    answer = SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
-    assert membership.on_sync_response(answer, 0) is Step.REJOIN
+    response = SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
+    assert membership.on_sync_response(response, 0) is Step.REJOIN
     assert (membership.member_id, membership.generation) == ("m-1", -1)
 
 

@@ -72,8 +72,8 @@ def test_a_fatal_error_fails_the_records() -> None:
     target = core()
     outcome = put_or_fail(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
-    answer = BatchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
-    assert not target.on_result(batch, answer, 20)
+    result = BatchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
+    assert not target.on_result(batch, result, 20)
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "not for you" in str(outcome.error)

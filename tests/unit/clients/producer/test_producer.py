@@ -331,7 +331,7 @@ async def test_flush_sends_without_linger_and_times_out() -> None:
         delivery = await producer.send("tides", b"high")
         await producer.flush()
         assert delivery.done()
-        await producer.send("tides", b"never answered")
+        await producer.send("tides", b"never acknowledged")
         with pytest.raises(KafkaError, match="50 ms"):
             await producer.flush(timeout_ms=50)
         await producer.close(timeout_ms=0)

@@ -171,11 +171,11 @@ async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result
     cluster: TransactionalBrokers,
 ) -> None:
     is_asked = asyncio.Event()
-    answers: list[ScriptedResponse] = [Silence, end_txn_response()]
+    responses: list[ScriptedResponse] = [Silence, end_txn_response()]
 
     def end(request: ReceivedRequest) -> ScriptedResponse:
         is_asked.set()
-        return answers.pop(0)
+        return responses.pop(0)
 
     cluster.coordinator.handlers[ApiKey.END_TXN] = end
     async with cluster.producer(request_timeout_ms=300, delivery_timeout_ms=400) as producer:

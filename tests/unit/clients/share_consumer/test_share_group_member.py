@@ -16,7 +16,7 @@ from tidelog.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 
 
 class Coordinator:
-    """A cluster whose group coordinator answers each heartbeat with `response`."""
+    """A cluster whose group coordinator responds to each heartbeat with `response`."""
 
     def __init__(self, response: ShareGroupHeartbeatResponse) -> None:
         self.network = self

@@ -53,12 +53,12 @@ def cluster_named(name: str) -> MetadataResponse:
 async def test_responses_are_matched_in_order() -> None:
     async with scripted_brokers() as [broker], connect_to(broker) as connection:
         count = iter(range(100))
-        broker.handlers[ApiKey.METADATA] = lambda request: cluster_named(f"answer {next(count)}")
+        broker.handlers[ApiKey.METADATA] = lambda request: cluster_named(f"response {next(count)}")
         futures = [connection.send(MetadataRequest(), 9) for _ in range(20)]
         assert len(connection.in_flight) == 20
-        answers = await asyncio.gather(*futures)
-        assert [getattr(answer, "cluster_id", None) for answer in answers] == [
-            f"answer {n}" for n in range(20)
+        responses = await asyncio.gather(*futures)
+        assert [getattr(response, "cluster_id", None) for response in responses] == [
+            f"response {n}" for n in range(20)
         ]
         assert len(connection.in_flight) == 0
 
@@ -129,8 +129,8 @@ async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
         broker.handlers[ApiKey.METADATA] = lambda request: cluster_named("c")
         abandoned = connection.send(MetadataRequest(), 9)
         abandoned.cancel()
-        answer = await connection.request(MetadataRequest(), MetadataResponse)
-        assert answer.cluster_id == "c"
+        response = await connection.request(MetadataRequest(), MetadataResponse)
+        assert response.cluster_id == "c"
 
 
 async def test_an_unexpected_response_closes_the_connection() -> None:

@@ -119,7 +119,7 @@ async def test_a_server_over_tls_must_be_trusted(tmp_path: Path) -> None:
 
 async def test_a_redirect_is_not_followed() -> None:
     with running_provider() as provider:
-        provider.answer = lambda path: (302, f"{provider.url}/canary-31".encode())
+        provider.response_to = lambda path: (302, f"{provider.url}/canary-31".encode())
         assert await failure(provider.url + "/keys") == "HTTP status 302; redirects are not followed"
         assert [path for path, _ in provider.requests] == ["/keys"]
 

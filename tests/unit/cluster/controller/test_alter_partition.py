@@ -113,7 +113,7 @@ def test_the_second_change_of_a_partition_in_a_request_is_based_on_the_first() -
     topic = proposal(image, (1, 2))
     twice = replace(topic, partitions=topic.partitions * 2)
     result = alter_partition(image, SETTINGS, alter_request(twice))
-    ((first, second),) = (answers.partitions for answers in result.reply.topics)
+    ((first, second),) = (topic.partitions for topic in result.reply.topics)
     assert (first.error_code, second.error_code) == (0, ErrorCode.INVALID_UPDATE_VERSION)
 
 

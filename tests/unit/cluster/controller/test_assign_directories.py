@@ -62,9 +62,9 @@ def assign(
     after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
-    (answer,) = result.reply.directories
-    ((topic_response,),) = (answer.topics,)
-    assert (answer.id, topic_response.topic_id) == (directory, topic.topic_id)
+    (directory_response,) = result.reply.directories
+    ((topic_response,),) = (directory_response.topics,)
+    assert (directory_response.id, topic_response.topic_id) == (directory, topic.topic_id)
     assert [each.partition_index for each in topic_response.partitions] == list(indexes)
     return [each.error_code for each in topic_response.partitions], after
 

@@ -85,10 +85,10 @@ def reassign(
     check_step(image, after)
     assert result.reply.error_code == 0
     assert result.reply.allow_replication_factor_change is other_factor
-    (answer,) = result.reply.responses
-    for each in answer.partitions:
+    (response,) = result.reply.responses
+    for each in response.partitions:
         assert (each.error_message is None) == (each.error_code == 0)
-    return {each.partition_index: each.error_code for each in answer.partitions}, after
+    return {each.partition_index: each.error_code for each in response.partitions}, after
 
 
 def test_replicas_are_added_before_others_are_removed() -> None:

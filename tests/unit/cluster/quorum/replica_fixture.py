@@ -168,9 +168,9 @@ class ReplicaFixture:
 
     def response_to(self, source: object) -> Any:
         """Return the response to the request from `source` in the last effects."""
-        answers = [each.message for each in self.all_of(Respond) if each.source is source]
-        assert len(answers) <= 1
-        return answers[0] if answers else None
+        responses = [each.message for each in self.all_of(Respond) if each.source is source]
+        assert len(responses) <= 1
+        return responses[0] if responses else None
 
     def all_of(self, kind: type[Kind]) -> list[Kind]:
         """Return the last effects of one kind."""
@@ -209,15 +209,15 @@ class ReplicaFixture:
     def fetch_as(self, number: int, offset: int, last_epoch: int, *, disk: int = 1, **fields: Any) -> Any:
         """Fetch as a follower from `offset` and return the partition of the response; None if it waits."""
         request = fetch_of(number, offset, last_epoch, self.epoch, disk=disk, **fields)
-        answer = self.send_request(request)
-        return None if answer is None else partition_data(answer)
+        response = self.send_request(request)
+        return None if response is None else partition_data(response)
 
     def respond_to_fetch(self, *records: bytes, high_watermark: int = -1) -> list[Effect]:
         """Respond to the last fetch as the leader."""
         send = self.requests_of(fetch.FetchRequest)[-1]
         leader_id = self.quorum.leader_id
         assert leader_id is not None
-        message = fetch_answer(
+        message = fetch_response(
             leader_id, self.epoch, records=b"".join(records), high_watermark=high_watermark
         )
         return self.respond(send, message)
@@ -261,9 +261,9 @@ def vote_for(
     return vote.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=(topic,))
 
 
-def vote_result(answer: Any) -> tuple[bool, ErrorCode]:
+def vote_result(response: Any) -> tuple[bool, ErrorCode]:
     """Return the result of a vote response."""
-    partition = answer.topics[0].partitions[0]
+    partition = response.topics[0].partitions[0]
     return partition.vote_granted, ErrorCode(partition.error_code)
 
 
@@ -316,12 +316,12 @@ def fetch_of(
     )
 
 
-def partition_data(answer: fetch.FetchResponse) -> fetch.PartitionData:
+def partition_data(response: fetch.FetchResponse) -> fetch.PartitionData:
     """Return the partition of a fetch response."""
-    return answer.responses[0].partitions[0]
+    return response.responses[0].partitions[0]
 
 
-def fetch_answer(leader_id: int, epoch: int, **fields: Any) -> fetch.FetchResponse:
+def fetch_response(leader_id: int, epoch: int, **fields: Any) -> fetch.FetchResponse:
     """Return the fetch response of a leader."""
     partition = fetch.PartitionData(
         current_leader=fetch.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch), **fields

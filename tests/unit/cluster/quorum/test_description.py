@@ -23,8 +23,8 @@ def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
     subject = leader_of(1, 2, 3)
     subject.fetch_as(9, 1, 1, max_wait_ms=0)
     subject.wait(250)
-    answer = subject.send_request(REQUEST)
-    partition = answer.topics[0].partitions[0]
+    response = subject.send_request(REQUEST)
+    partition = response.topics[0].partitions[0]
     end_offset = subject.log.end_offset
     assert (partition.leader_id, partition.high_watermark) == (1, end_offset)
     wall_ms = 1_700_000_000_000 + subject.now
@@ -37,7 +37,7 @@ def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
         (3, directory(3), end_offset, wall_ms - 250),
     ]
     assert [each.replica_id for each in partition.observers] == [9]
-    assert [(node.node_id, node.listeners[0].host) for node in answer.nodes] == [
+    assert [(node.node_id, node.listeners[0].host) for node in response.nodes] == [
         (1, "host-1"),
         (2, "host-2"),
         (3, "host-3"),
@@ -47,8 +47,8 @@ def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
 def test_older_versions_omit_fields_they_lack() -> None:
     subject = leader_of(1, 2, 3)
     for version in (0, 1, 2):
-        answer = subject.send_request(REQUEST, version=version)
-        assert encode(answer, version)
+        response = subject.send_request(REQUEST, version=version)
+        assert encode(response, version)
     assert subject.send_request(REQUEST, version=1).topics[0].partitions[0].current_voters[
         0
     ].replica_directory_id == (ZERO_UUID)
@@ -68,5 +68,5 @@ def test_only_the_leader_describes_the_quorum() -> None:
 
 def test_another_topic_is_unknown() -> None:
     topic = RequestTopicData(topic_name="another", partitions=(RequestPartitionData(),))
-    answer = ReplicaFixture().send_request(DescribeQuorumRequest(topics=(topic,)))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = ReplicaFixture().send_request(DescribeQuorumRequest(topics=(topic,)))
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -12,7 +12,7 @@ from tests.unit.cluster.quorum.replica_fixture import (
     directory,
     dynamic,
     endpoints,
-    fetch_answer,
+    fetch_response,
     log_with,
     static,
     vote_for,
@@ -163,7 +163,7 @@ def test_a_follower_with_a_live_leader_refuses_pre_votes() -> None:
     subject = ReplicaFixture().follow(2)
     assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
     subject = ReplicaFixture().follow(2)
-    subject.respond(subject.requests_of(FetchRequest)[0], fetch_answer(2, 1))
+    subject.respond(subject.requests_of(FetchRequest)[0], fetch_response(2, 1))
     assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == NO
     subject.wait_until(State.PROSPECTIVE)
     assert vote_result(subject.send_request(vote_for(3, 1, pre_vote=True))) == YES
@@ -215,10 +215,10 @@ def test_invalid_requests_are_refused(request_: VoteRequest, error: ErrorCode) -
 
 def test_a_request_of_another_cluster_or_topic_is_refused() -> None:
     subject = ReplicaFixture()
-    answer = subject.send_request(vote_for(2, 6, cluster_id="another"))
-    assert (answer.error_code, answer.topics) == (ErrorCode.INCONSISTENT_CLUSTER_ID, ())
-    answer = subject.send_request(VoteRequest(cluster_id=None))
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    response = subject.send_request(vote_for(2, 6, cluster_id="another"))
+    assert (response.error_code, response.topics) == (ErrorCode.INCONSISTENT_CLUSTER_ID, ())
+    response = subject.send_request(VoteRequest(cluster_id=None))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
     assert subject.epoch == 0
 
 
@@ -254,7 +254,7 @@ def test_without_the_safeguard_a_voter_votes_twice() -> None:
 
 def test_without_the_safeguard_a_vote_is_granted_that_is_not_durable() -> None:
     subject = ReplicaFixture(
-        record=QuorumRecord(leader_epoch=4), disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER]
+        record=QuorumRecord(leader_epoch=4), disabled=[Safeguard.VOTE_DURABLE_BEFORE_RESPONSE]
     )
     subject.send_request(vote_for(2, 5))
     kinds = [type(effect) for effect in subject.effects]

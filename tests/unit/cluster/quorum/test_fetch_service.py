@@ -169,11 +169,11 @@ def test_error_responses_name_the_leader_and_its_endpoint() -> None:
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
         (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ]:
-        answer = subject.send_request(fetch_of(3, 0, 0, epoch))
-        partition = partition_data(answer)
+        response = subject.send_request(fetch_of(3, 0, 0, epoch))
+        partition = partition_data(response)
         assert partition.error_code == error
         assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
-        assert [(node.node_id, node.host) for node in answer.node_endpoints] == [(2, "host-2")]
+        assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "host-2")]
     old = subject.send_request(fetch_of(3, 0, 0, 3), version=15)
     assert old.node_endpoints == ()
 
@@ -188,8 +188,8 @@ def test_invalid_fetches_are_refused(request_: FetchRequest) -> None:
 
 def test_fetches_of_another_cluster_are_refused() -> None:
     subject = ReplicaFixture().lead()
-    answer = subject.send_request(fetch_of(2, 0, 0, 1, cluster_id="another"))
-    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    response = subject.send_request(fetch_of(2, 0, 0, 1, cluster_id="another"))
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_records_are_appended_as_one_batch_in_the_current_epoch() -> None:

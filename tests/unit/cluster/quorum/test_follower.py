@@ -13,7 +13,7 @@ from tests.unit.cluster.quorum.replica_fixture import (
     ReplicaFixture,
     control_of,
     dynamic,
-    fetch_answer,
+    fetch_response,
     log_with,
     record_of,
     static,
@@ -110,7 +110,7 @@ def diverge(subject: ReplicaFixture, epoch: int, end_offset: int) -> None:
     leader_id = subject.quorum.leader_id
     assert leader_id is not None
     diverging = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    message = fetch_answer(leader_id, subject.epoch, diverging_epoch=diverging)
+    message = fetch_response(leader_id, subject.epoch, diverging_epoch=diverging)
     subject.respond(subject.requests_of(FetchRequest)[-1], message)
 
 
@@ -144,7 +144,7 @@ def test_a_snapshot_is_fetched_in_chunks_and_becomes_the_log_start() -> None:
     subject = ReplicaFixture(log=log_with(1)).follow(2, epoch=5)
     snapshot_id = SnapshotId(40, 4)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
-    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
     data = snapshot_of(dynamic(1, 2, 3))
     piece(subject, snapshot_id, data[:50], 0, size=len(data))
     assert subject.requests_of(FetchSnapshotRequest)
@@ -161,12 +161,12 @@ def test_a_corrupt_snapshot_is_fetched_again(monkeypatch: pytest.MonkeyPatch) ->
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
         patch.setattr(subject.log, "finish_snapshot", lambda snapshot_id: False)
-        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
         piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert not subject.all_of(SnapshotLoaded)
     assert subject.log.end_offset == 1
     subject.wait(20)
-    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.all_of(SnapshotLoaded)
     assert subject.log.end_offset == 40
@@ -181,10 +181,10 @@ def test_a_snapshot_is_fetched_again_after_a_full_disk(monkeypatch: pytest.Monke
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
         patch.setattr(subject.log, "append_snapshot_chunk", refuse)
-        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
         piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     subject.wait(20)
-    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.log.end_offset == 40
 
@@ -192,7 +192,7 @@ def test_a_snapshot_is_fetched_again_after_a_full_disk(monkeypatch: pytest.Monke
 def test_a_snapshot_that_was_deleted_is_abandoned() -> None:
     subject = ReplicaFixture().follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
-    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    subject.respond(subject.requests_of(FetchRequest)[-1], fetch_response(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(0, 0), b"", 0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
     subject.wait(20)
     assert subject.requests_of(FetchRequest)
@@ -212,7 +212,7 @@ def test_an_observer_finds_the_leader_through_the_voters() -> None:
     subject = ReplicaFixture(9)
     (send,) = subject.requests_of(FetchRequest)
     assert send.to_node == 1
-    subject.respond(send, fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    subject.respond(send, fetch_response(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 3)
     (send,) = subject.requests_of(FetchRequest)
     assert send.to_node == 3
@@ -226,12 +226,12 @@ def test_an_observer_finds_the_leader_through_the_voters() -> None:
 def test_an_observer_replaces_an_unresponsive_leader() -> None:
     subject = ReplicaFixture(9)
     error = ErrorCode.FENCED_LEADER_EPOCH
-    subject.respond(subject.requests_of(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
-    (unanswered,) = subject.requests_of(FetchRequest)
+    subject.respond(subject.requests_of(FetchRequest)[0], fetch_response(3, 4, error_code=error))
+    (pending,) = subject.requests_of(FetchRequest)
     subject.wait(2000)
     (send,) = subject.requests_of(FetchRequest)
-    assert (unanswered.to_node, send.to_node) == (3, 1)
-    subject.respond(send, fetch_answer(2, 5, error_code=error))
+    assert (pending.to_node, send.to_node) == (3, 1)
+    subject.respond(send, fetch_response(2, 5, error_code=error))
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
 
 
@@ -240,9 +240,9 @@ def test_an_observer_finds_the_leader_through_bootstrap_servers() -> None:
     subject = ReplicaFixture(9, voters=VoterSet(), bootstrap=bootstrap)
     (send,) = subject.requests_of(FetchRequest)
     assert (send.to_node, send.endpoints) == (-2, bootstrap)
-    answer = fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    response = fetch_response(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH)
     node = fetch.NodeEndpoint(node_id=3, host="host-3", port=1)
-    subject.respond(send, fetch.FetchResponse(responses=answer.responses, node_endpoints=(node,)))
+    subject.respond(send, fetch.FetchResponse(responses=response.responses, node_endpoints=(node,)))
     assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
 
 

@@ -14,7 +14,7 @@ from tests.unit.cluster.quorum.replica_fixture import (
     begin,
     directory,
     endpoints,
-    fetch_answer,
+    fetch_response,
     vote_for,
     vote_result,
 )
@@ -134,7 +134,7 @@ def test_the_first_preferred_successor_starts_an_election_at_once_and_others_lat
     first.send_request(end(2, 1, 1, 3))
     assert state_of(first) is State.PROSPECTIVE
     second = ReplicaFixture(3).follow(2)
-    second.respond(second.requests_of(FetchRequest)[0], fetch_answer(2, 1))
+    second.respond(second.requests_of(FetchRequest)[0], fetch_response(2, 1))
     second.send_request(end(2, 1, 1, 3))
     assert state_of(second) is State.FOLLOWER
     request = vote_for(1, 1, pre_vote=True, voter_id=3)

@@ -121,14 +121,14 @@ def test_a_voter_that_lags_is_silent_or_too_old_is_not_added() -> None:
     source = begin_adding(subject, 3)
     assert subject.response_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
     catch_up(subject, 3)
-    for answer, error in [
+    for response, error in [
         (None, ErrorCode.REQUEST_TIMED_OUT),
         (ApiVersionsResponse(), ErrorCode.INVALID_REQUEST),
     ]:
         source = object()
         subject.wait(100)
         subject.step(RequestReceived(source, add(3)))
-        subject.respond(subject.requests_of(ApiVersionsRequest)[0], answer)
+        subject.respond(subject.requests_of(ApiVersionsRequest)[0], response)
         assert subject.response_to(source).error_code == error
     assert subject.quorum.voter_ids == (1, 2)
 
@@ -276,8 +276,8 @@ def test_a_static_voter_sends_update_raft_voter_once_to_each_leader() -> None:
 
 def test_changed_endpoints_of_a_voter_are_recorded() -> None:
     subject = leader_of(1, 2)
-    answer = subject.send_request(update(2, subject.epoch, "elsewhere"))
-    assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)
+    response = subject.send_request(update(2, subject.epoch, "elsewhere"))
+    assert (response.error_code, response.current_leader.leader_id) == (ErrorCode.NONE, 1)
     assert subject.quorum.voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "elsewhere", 9093),)
     catch_up(subject, 2)
     unsupported = update(2, subject.epoch, "elsewhere", versions=(0, 0))

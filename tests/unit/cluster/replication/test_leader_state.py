@@ -328,8 +328,8 @@ def test_a_response_older_than_the_metadata_is_ignored() -> None:
 
 def test_a_response_with_another_leader_epoch_or_an_older_partition_epoch_is_ignored() -> None:
     leading, proposal = propose_expansion()
-    for answer in (committed_isr(proposal, leader_epoch=6), committed_isr(proposal, partition_epoch=9)):
-        assert leading.state.on_isr_response(proposal, answer) is IsrOutcome.STALE
+    for response in (committed_isr(proposal, leader_epoch=6), committed_isr(proposal, partition_epoch=9)):
+        assert leading.state.on_isr_response(proposal, response) is IsrOutcome.STALE
     assert leading.state.pending is proposal
 
 

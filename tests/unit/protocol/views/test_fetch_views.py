@@ -195,8 +195,8 @@ def test_adjacent_results_of_a_topic_are_merged(version: int) -> None:
         (partition_of_topic(name, index, ids[name]), FetchPartitionResult())
         for name, index in (("a", 0), ("a", 1), ("b", 0), ("a", 2))
     ]
-    answer = response_of(encode_fetch_response(version, 1, results), version)
-    grouped = [(topic.topic, [p.partition_index for p in topic.partitions]) for topic in answer.responses]
+    response = response_of(encode_fetch_response(version, 1, results), version)
+    grouped = [(topic.topic, [p.partition_index for p in topic.partitions]) for topic in response.responses]
     assert [indexes for _, indexes in grouped] == [[0, 1], [0], [2]]
     if version < 13:
         assert [name for name, _ in grouped] == ["a", "b", "a"]
@@ -205,8 +205,8 @@ def test_adjacent_results_of_a_topic_are_merged(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_default_result_is_kafkas_response_to_a_failed_read(version: int) -> None:
     result = FetchPartitionResult(error_code=3)
-    answer = response_of(encode_fetch_response(version, 1, [(partition_of_topic("t", 5), result)]), version)
-    assert answer.responses[0].partitions == (
+    response = response_of(encode_fetch_response(version, 1, [(partition_of_topic("t", 5), result)]), version)
+    assert response.responses[0].partitions == (
         fetch.PartitionData(
             partition_index=5,
             error_code=3,
@@ -221,9 +221,11 @@ def test_the_default_result_is_kafkas_response_to_a_failed_read(version: int) ->
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_response_without_partitions_is_one_part(version: int) -> None:
     parts = encode_fetch_response(version, 1, [], error_code=70, session_id=5)
-    answer = response_of(parts, version)
+    response = response_of(parts, version)
     assert len(parts) == 1
-    assert answer == FetchResponse(error_code=70 if version >= 7 else 0, session_id=5 if version >= 7 else 0)
+    assert response == FetchResponse(
+        error_code=70 if version >= 7 else 0, session_id=5 if version >= 7 else 0
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -238,14 +240,14 @@ def test_fields_missing_in_a_version_are_omitted(version: int) -> None:
     parts = encode_fetch_response(
         version, 1, [(partition_of_topic("t", 0), result)], node_endpoints=[NodeEndpoint(3, "host", 9092)]
     )
-    answer = response_of(parts, version)
-    partition = answer.responses[0].partitions[0]
+    response = response_of(parts, version)
+    partition = response.responses[0].partitions[0]
     assert partition.log_start_offset == (9 if version >= 5 else -1)
     assert partition.preferred_read_replica == (3 if version >= 11 else -1)
     assert (partition.diverging_epoch.end_offset == 2) == (version >= 12)
     assert (partition.snapshot_id.end_offset == 5) == (version >= 12)
     assert (partition.current_leader.leader_id == 3) == (version >= 12)
-    assert len(answer.node_endpoints) == (1 if version >= 16 else 0)
+    assert len(response.node_endpoints) == (1 if version >= 16 else 0)
 
 
 def test_a_consumer_request_has_no_replica_id_and_no_high_watermark() -> None:

@@ -143,8 +143,8 @@ def test_the_default_result_is_kafkas_response_to_a_failed_append(version: int) 
         version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), ProducePartitionResult(error_code=6))]
     )
     body = memoryview(frame)[9 if version >= 9 else 8 :]
-    answer = decode(ProduceResponse, body, version).responses[0].partition_responses[0]
-    assert answer == PartitionProduceResponse(index=3, error_code=6, base_offset=-1)
+    partition = decode(ProduceResponse, body, version).responses[0].partition_responses[0]
+    assert partition == PartitionProduceResponse(index=3, error_code=6, base_offset=-1)
 
 
 def test_fields_missing_in_a_version_are_omitted() -> None:
@@ -156,9 +156,9 @@ def test_fields_missing_in_a_version_are_omitted() -> None:
             version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), result)], 9, [Endpoint(1, "host", 9092)]
         )
         body = memoryview(frame)[9 if version >= 9 else 8 :]
-        answer = decode(ProduceResponse, body, version)
-        partition = answer.responses[0].partition_responses[0]
-        assert answer.throttle_time_ms == 9
+        response = decode(ProduceResponse, body, version)
+        partition = response.responses[0].partition_responses[0]
+        assert response.throttle_time_ms == 9
         assert partition.error_code == 87
         assert partition.error_message == ("worse" if version >= 8 else None)
         assert partition.record_errors == (
@@ -169,7 +169,7 @@ def test_fields_missing_in_a_version_are_omitted() -> None:
         has_leader = version >= 10
         expected_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=2) if has_leader else LeaderIdAndEpoch()
         assert partition.current_leader == expected_leader
-        assert answer.node_endpoints == (
+        assert response.node_endpoints == (
             (NodeEndpoint(node_id=1, host="host", port=9092),) if has_leader else ()
         )
 
@@ -179,8 +179,8 @@ def test_a_long_error_message_is_shortened(version: int) -> None:
     text = "no topic " + "ü" * 32_000
     result = ProducePartitionResult(error_code=3, error_message=text, record_errors=[(0, text)])
     frame = encode_produce_response(version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), result)])
-    answer = decode(ProduceResponse, memoryview(frame)[9 if version >= 9 else 8 :], version)
-    partition = answer.responses[0].partition_responses[0]
+    response = decode(ProduceResponse, memoryview(frame)[9 if version >= 9 else 8 :], version)
+    partition = response.responses[0].partition_responses[0]
     assert partition.error_message == text[:997] + "..."
     assert partition.record_errors[0].batch_index_error_message == text[:997] + "..."
 
@@ -238,7 +238,7 @@ def expect_equal_results(body: bytes, version: int) -> None:
 
 @pytest.mark.parametrize("version", [8, 12, 13])
 @pytest.mark.parametrize("topics, partitions", [(3000, 0), (3000, 1), (1, 3000)])
-def test_requests_for_many_partitions_are_read_and_answered_in_steps(
+def test_requests_for_many_partitions_are_read_and_their_responses_built_in_steps(
     version: int, topics: int, partitions: int
 ) -> None:
     of_topic = tuple(PartitionProduceData(index=n, records=b"r") for n in range(partitions))

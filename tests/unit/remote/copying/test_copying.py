@@ -158,7 +158,7 @@ def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> N
     cluster = TierCluster()
     node = cluster.leader()
     sealed_segments(node.log, 1)
-    cluster.tier.faults.answer_lost = 1
+    cluster.tier.faults.response_lost = 1
 
     class StoreUnavailable(RemoteStorageError):
         pass
@@ -181,7 +181,7 @@ def test_a_copy_with_unknown_start_is_dangling_until_its_records_are_copied() ->
     cluster = TierCluster()
     node = cluster.leader()
     sealed_segments(node.log, 1)
-    cluster.metadata_faults.answer_lost = 1
+    cluster.metadata_faults.response_lost = 1
     with pytest.raises(RemoteMetadataError):
         node.run_copy()
     assert cluster.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
@@ -201,7 +201,7 @@ def test_a_finish_record_without_response_is_published_again_without_a_second_co
 
     def next_writes_fail(_: object) -> None:
         if is_stored:
-            cluster.metadata_faults.answer_lost = 1
+            cluster.metadata_faults.response_lost = 1
         else:
             cluster.metadata_faults.before = 1
         cluster.tier.before_copy = lambda _: None
@@ -427,7 +427,7 @@ def test_a_copy_whose_check_fails_is_copied_again_with_another_id() -> None:
     cluster = TierCluster()
     node = cluster.leader()
     sealed_segments(node.log, 1)
-    cluster.tier.faults.answer_lost = 1
+    cluster.tier.faults.response_lost = 1
     with pytest.raises(RemoteStorageError):
         node.run_copy()
     (rejected,) = cluster.tier.deleted

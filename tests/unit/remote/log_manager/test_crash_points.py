@@ -173,7 +173,7 @@ def test_the_next_leader_finishes_the_work_of_a_crashed_one(
         assert cluster.ranges() == []
 
 
-@pytest.mark.parametrize("kind", ["before", "half_way", "answer_lost"])
+@pytest.mark.parametrize("kind", ["before", "half_way", "response_lost"])
 @pytest.mark.parametrize("store", ["tier", "metadata"])
 @pytest.mark.parametrize("nth", range(12))
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -39,7 +39,7 @@ from tidelog.storage.log.truncation import RemoteState
 
 REPLICAS = 3
 KINDS = ("copy", "expiration", "follower")
-FAULTS = ("before", "half_way", "answer_lost", "unavailable")
+FAULTS = ("before", "half_way", "response_lost", "unavailable")
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 nodes = st.integers(0, REPLICAS - 1)
 picks = st.integers(0, 99)

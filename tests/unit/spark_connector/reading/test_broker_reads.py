@@ -200,20 +200,20 @@ def test_a_missing_partition_is_queried_again(
 ) -> None:
     """A broker that has just started does not know the topic yet; only expected partitions are awaited."""
     one, other = TopicPartition(topic, 0), TopicPartition("another", 0)
-    answers: list[dict[str, int]] = []
+    counts_to_return: list[dict[str, int]] = []
     with ClusterOffsets(options(cluster, topic)) as reader:
 
         async def counts(_: Admin, __: object) -> dict[str, int]:
-            return answers.pop(0)
+            return counts_to_return.pop(0)
 
         monkeypatch.setattr(reader, "_partition_counts", counts)
-        answers[:] = [{}, {}, {topic: 2}]
+        counts_to_return[:] = [{}, {}, {topic: 2}]
         assert one in reader.partitions(all_must_exist=False, earlier_partitions={one})
-        answers[:] = [{}]
+        counts_to_return[:] = [{}]
         assert not reader.partitions(all_must_exist=False, earlier_partitions={other})
-        answers[:] = [{}] * 4
+        counts_to_return[:] = [{}] * 4
         assert not reader.partitions(all_must_exist=False, earlier_partitions={one})
-        assert not answers
+        assert not counts_to_return
 
 
 def test_brokers_serve_everything_without_remote_storage(

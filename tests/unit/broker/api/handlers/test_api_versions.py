@@ -64,6 +64,6 @@ def test_features_that_begin_at_version_0_are_hidden_from_clients_that_refuse_th
 
 
 def test_finalized_features_come_with_their_epoch() -> None:
-    answer = request_versions(4, "c", "1")
-    assert answer.finalized_features_epoch == 42
-    assert [feature.max_version_level for feature in answer.finalized_features] == [27]
+    response = request_versions(4, "c", "1")
+    assert response.finalized_features_epoch == 42
+    assert [feature.max_version_level for feature in response.finalized_features] == [27]

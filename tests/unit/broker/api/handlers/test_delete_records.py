@@ -36,8 +36,8 @@ def delete(
 
 
 def outcome(response: DeleteRecordsResponse) -> tuple[int, int]:
-    answer = response.topics[0].partitions[0]
-    return answer.error_code, answer.low_watermark
+    partition = response.topics[0].partitions[0]
+    return partition.error_code, partition.low_watermark
 
 
 async def test_delete_records_waits_for_the_log_start_of_every_live_follower() -> None:

@@ -33,7 +33,7 @@ def broker() -> LeaderBroker:
 
 def test_a_fetch_waits_for_records_and_is_completed_by_a_produce(broker: LeaderBroker) -> None:
     waiting = broker.fetch(fetch_at(0), max_wait_ms=500)
-    assert waiting.answers == []
+    assert waiting.responses == []
     broker.produce(batch(b"a"))
     assert values(fetched_partitions(waiting)[0]) == [b"a"]
 
@@ -41,7 +41,7 @@ def test_a_fetch_waits_for_records_and_is_completed_by_a_produce(broker: LeaderB
 def test_a_fetch_completes_after_max_wait_ms(broker: LeaderBroker) -> None:
     waiting = broker.fetch(fetch_at(0), max_wait_ms=500)
     broker.pass_ms(499)
-    assert waiting.answers == []
+    assert waiting.responses == []
     broker.pass_ms(2)
     (partition,) = fetched_partitions(waiting)
     assert values(partition) == []
@@ -55,7 +55,7 @@ def test_a_waiting_fetch_ends_when_the_client_disconnects(broker: LeaderBroker) 
     request.on_abandoned(request)
     assert broker.fetches.delayed_count == 0
     broker.produce(batch(b"unread"))
-    assert (request.answers, broker.fetches.watched_count) == ([], 0)
+    assert (request.responses, broker.fetches.watched_count) == ([], 0)
 
 
 @pytest.mark.parametrize("end", ["data", "deadline", "gone"])
@@ -68,7 +68,7 @@ def test_a_parked_fetch_holds_no_frame_and_is_removed_at_its_end(broker: LeaderB
         broker.pass_ms(501)
     else:
         request.abandon()
-    assert bool(request.answers) == (end != "gone")
+    assert bool(request.responses) == (end != "gone")
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
     left = weakref.ref(request)
     del request
@@ -126,7 +126,7 @@ def test_a_parked_fetch_of_many_partitions_checks_only_the_one_that_has_changed(
         broker.produce(batch(b"a"), topic="wide", partition=7)
         broker.produce(batch(b"a"), topic="wide", partition=9)
         assert checks == [7, 9]
-        assert not waiting.answers
+        assert not waiting.responses
     broker.produce(batch(b"a"), topic="wide", partition=7)
     assert [values(each) for each in fetched_partitions(waiting) if each.records] == [[b"a", b"a"], [b"a"]]
 
@@ -149,7 +149,7 @@ def test_a_fetch_waits_for_min_bytes_over_all_partitions(broker: LeaderBroker) -
     size = len(batch(b"a"))
     waiting = broker.fetch(fetch_at(0, 0), fetch_at(0, 1), max_wait_ms=500, min_bytes=2 * size)
     broker.produce(batch(b"a"), partition=0)
-    assert waiting.answers == []
+    assert waiting.responses == []
     broker.produce(batch(b"a"), partition=1)
     assert [values(partition) for partition in fetched_partitions(waiting)] == [[b"a"], [b"a"]]
 
@@ -197,8 +197,8 @@ def test_an_error_in_one_partition_does_not_change_the_results_of_others(
     message = ProduceRequest(
         acks=1, timeout_ms=1_000, topic_data=(TopicProduceData(name="t", partition_data=data),)
     )
-    answers = cast(ProduceResponse, broker.send_produce(message).response).responses[0].partition_responses
-    assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+    responses = cast(ProduceResponse, broker.send_produce(message).response).responses[0].partition_responses
+    assert [response.error_code for response in responses] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_a_waiting_fetch_completes_when_its_topic_is_deleted(broker: LeaderBroker) -> None:

@@ -125,7 +125,7 @@ ALL = dict.fromkeys(range(MANY), 0)
 
 
 async def response(request: FakeRequest) -> FetchResponse:
-    await eventually(lambda: bool(request.answers))
+    await eventually(lambda: bool(request.responses))
     return cast(FetchResponse, request.response)
 
 
@@ -145,7 +145,7 @@ async def test_a_full_fetch_of_many_partitions_yields_to_other_callbacks(
         broker.append(index)
     turns = IterationCounter()
     request = broker.fetch(ALL, version=version)
-    assert not request.answers
+    assert not request.responses
     partition_data = await partitions(request)
     turns.stop()
     assert [each.partition_index for each in partition_data] == list(range(MANY))
@@ -190,7 +190,7 @@ async def test_a_follower_does_not_wait_behind_the_long_requests_of_clients(brok
     await occupy(broker.slices)
     client = broker.fetch(ALL, max_wait_ms=0)
     assert len(await partitions(broker.fetch(ALL, max_wait_ms=0, replica_id=2))) == MANY
-    assert not client.answers
+    assert not client.responses
     broker.slices.close()
 
 
@@ -199,7 +199,7 @@ async def test_a_client_that_claims_to_be_a_follower_waits_as_other_clients() ->
     await occupy(broker.slices)
     claiming = broker.fetch(ALL, max_wait_ms=0, replica_id=2)
     await loop_iterations(20 * LONG_REQUESTS_MAX)
-    assert not claiming.answers
+    assert not claiming.responses
     broker.slices.close()
 
 
@@ -209,7 +209,7 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
     broker.append(3)
     turns = IterationCounter()
     request = broker.fetch({}, session=(7, 1))
-    assert not request.answers
+    assert not request.responses
     partition_data = await partitions(request)
     turns.stop()
     assert with_records(partition_data) == [3]
@@ -220,7 +220,7 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
 async def test_a_waiting_fetch_of_many_partitions_completes_when_one_of_them_has_data(broker: Broker) -> None:
     request = broker.fetch(ALL)
     await eventually(lambda: broker.fetches.watched_count == MANY and broker.slices.pending_count == 0)
-    assert not request.answers
+    assert not request.responses
     assert len(request.frame) == 0, "a fetch that waits keeps no frame"
     broker.append(MANY - 1)
     assert broker.fetches.delayed_count == 0
@@ -242,14 +242,14 @@ async def test_records_appended_between_two_slices_are_returned(broker: Broker) 
     assert stages == {(False, True), (True, True), (True, False)}, "before, while and after it is parked"
 
 
-async def test_a_fetch_that_expires_while_it_is_parked_is_answered_once(broker: Broker) -> None:
+async def test_a_fetch_that_expires_while_it_is_parked_gets_one_response(broker: Broker) -> None:
     request = broker.fetch(ALL)
     await broker.begin_parking()
     broker.clock.now_ms += 501
     broker.timers.advance()
     assert with_records(await partitions(request)) == []
     await eventually(lambda: broker.slices.pending_count == 0)
-    assert len(request.answers) == 1
+    assert len(request.responses) == 1
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
 
 
@@ -267,7 +267,7 @@ async def test_a_fetch_of_a_disconnected_client_is_removed(broker: Broker, stage
     request.abandon()
     await eventually(lambda: broker.slices.pending_count == 0)
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
-    assert not request.answers
+    assert not request.responses
 
 
 async def test_a_topic_deleted_while_its_fetch_is_parked_is_unknown(broker: Broker) -> None:
@@ -290,7 +290,7 @@ async def test_a_large_malformed_fetch_closes_the_connection(broker: Broker) -> 
     assert "Fetch" in request.closed[0]
 
 
-async def test_a_fetch_of_a_hundred_partitions_is_answered_at_once(broker: Broker) -> None:
+async def test_a_fetch_of_a_hundred_partitions_gets_its_response_at_once(broker: Broker) -> None:
     request = broker.fetch(dict.fromkeys(range(100), 0), max_wait_ms=0)
-    assert request.answers
+    assert request.responses
     assert broker.slices.slice_count == 0

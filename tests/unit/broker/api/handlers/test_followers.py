@@ -97,7 +97,7 @@ def test_a_fetch_out_of_range_or_with_a_diverging_epoch_is_not_recorded() -> Non
 def test_a_follower_fetch_waits_for_uncommitted_records() -> None:
     cluster = HandledCluster()
     waiting = cluster.fetch(0, broker=SECOND, wait_ms=500)
-    assert waiting.answers == []
+    assert waiting.responses == []
     cluster.produce("a", acks=1)
     assert fetched_partition(waiting).records
 
@@ -107,10 +107,10 @@ def test_a_follower_fetch_completes_with_a_new_high_watermark() -> None:
     cluster.append("a")
     older_fetch = cluster.fetch(1, broker=THIRD, wait_ms=500, version=18, known_high_watermark=0)
     newer_fetch = cluster.fetch(1, broker=THIRD, wait_ms=500)
-    assert older_fetch.answers == []
+    assert older_fetch.responses == []
     cluster.fetch(1, broker=SECOND)
     assert fetched_partition(older_fetch).high_watermark == 1
-    assert newer_fetch.answers == []
+    assert newer_fetch.responses == []
 
 
 def test_a_follower_fetch_completes_with_a_new_leader_epoch() -> None:
@@ -127,7 +127,7 @@ def test_kip_73_a_throttled_follower_outside_the_isr_gets_no_records_but_is_reco
     cluster.quota.set_topic("t", None)
     assert fetched_partition(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
     waiting = cluster.fetch(0, broker=THIRD, wait_ms=500)
-    assert waiting.answers == []
+    assert waiting.responses == []
     assert fetched_partition(cluster.fetch(0, broker=SECOND, wait_ms=500)).records
     cluster.pass_ms(501)
     assert not fetched_partition(waiting).records
@@ -141,11 +141,11 @@ def test_kip_73_a_throttled_follower_outside_the_isr_gets_no_records_but_is_reco
 # -- acks=all
 
 
-def test_acks_all_is_answered_when_all_in_sync_replicas_have_fetched() -> None:
+def test_acks_all_gets_its_response_when_all_in_sync_replicas_have_fetched() -> None:
     cluster = HandledCluster()
     waiting = cluster.produce("a")
     cluster.fetch(1, broker=SECOND)
-    assert waiting.answers == []
+    assert waiting.responses == []
     cluster.fetch(1, broker=THIRD)
     assert (produce_result(waiting).error_code, produce_result(waiting).base_offset) == (0, 0)
 
@@ -161,7 +161,7 @@ def test_acks_all_reports_an_isr_that_shrank_after_the_append() -> None:
     cluster = HandledCluster(isr=(1, 2), min_isr=2)
     waiting = cluster.produce("a")
     cluster.change(isr=(1,))
-    assert waiting.answers == []
+    assert waiting.responses == []
     cluster.fetch(1, broker=SECOND)
     _, proposal = cluster.replicas.proposals.history[-1]
     assert proposal.added == SECOND
@@ -174,9 +174,9 @@ def test_loss_of_leadership_completes_a_waiting_produce_with_the_new_leader() ->
     cluster = HandledCluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND)
-    answer = produce_result(waiting)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (SECOND, 4)
+    partition = produce_result(waiting)
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (SECOND, 4)
     response = waiting.response
     assert isinstance(response, ProduceResponse)
     (endpoint,) = response.node_endpoints
@@ -212,7 +212,7 @@ async def test_a_record_committed_during_its_flush_is_acknowledged() -> None:
     waiting = cluster.produce("a")
     cluster.fetch(1, broker=SECOND)
     cluster.fetch(1, broker=THIRD)
-    assert waiting.answers == []
+    assert waiting.responses == []
     await flusher.finish()
     assert produce_result(waiting).error_code == 0
 
@@ -241,8 +241,8 @@ def list_latest(cluster: HandledCluster, *, replica_id: int = -1, version: int =
     handler = ListOffsetsHandler(
         cluster.replicas.manager, Slices(cluster.replicas.clock), authorizer=ALLOW_EVERYTHING
     )
-    answer = immediate(run_steps(handler.handle(context(version), request))).topics[0].partitions[0]
-    return answer.error_code, answer.offset
+    partition = immediate(run_steps(handler.handle(context(version), request))).topics[0].partitions[0]
+    return partition.error_code, partition.offset
 
 
 def test_kip_207_list_offsets_waits_for_the_high_watermark_of_the_epoch() -> None:
@@ -267,8 +267,8 @@ def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
         topics=(OffsetForLeaderTopic(topic="t", partitions=(request_partition,)),)
     )
     handler = OffsetForLeaderEpochHandler(cluster.replicas.manager, ALLOW_EVERYTHING)
-    answer = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_any_replica_describes_producers() -> None:

@@ -79,8 +79,8 @@ class CommitBroker:
         )
         service = self.broker.service.consumer_groups
         client = Client("c", "/127.0.0.1")
-        answer = service.heartbeat(client, beat, 1, lambda names: map_items(str, names))
-        response = answer if isinstance(answer, ConsumerGroupHeartbeatResponse) else await answer
+        pending = service.heartbeat(client, beat, 1, lambda names: map_items(str, names))
+        response = pending if isinstance(pending, ConsumerGroupHeartbeatResponse) else await pending
         assert response.member_epoch == CONSUMER_EPOCH
 
     async def send_directly(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -88,7 +88,7 @@ class CommitBroker:
         request = self._with_member(request)
         arrived = FakeRequest(request, version)
         if not self.direct.handle(arrived):
-            assert not arrived.answers
+            assert not arrived.responses
             return await self.send(request, version)
         self.served_directly += 1
         await loop_iterations(5)
@@ -112,11 +112,11 @@ class CommitBroker:
 
 def response_of(request: FakeRequest) -> OffsetCommitResponse:
     """Return the only response to `request`."""
-    (answer,) = request.answers
-    assert answer is not None
-    assert int.from_bytes(answer[:4]) == len(answer) - 4
+    (response,) = request.responses
+    assert response is not None
+    assert int.from_bytes(response[:4]) == len(response) - 4
     version = request.header.api_version
-    frame = memoryview(answer)[4:]
+    frame = memoryview(response)[4:]
     correlation_id, position = read_response_header(frame, ApiKey.OFFSET_COMMIT, version)
     assert correlation_id == request.header.correlation_id
     return decode(OffsetCommitResponse, frame[position:], version)
@@ -231,7 +231,7 @@ async def test_a_client_without_access_is_left_to_the_ordinary_handler(denied: s
     broker = await started(frozenset({denied}))
     request = FakeRequest(broker._with_member(small_commit(9)), 9)
     assert not broker.direct.handle(request)
-    assert (request.answers, broker.commits) == ([], [])
+    assert (request.responses, broker.commits) == ([], [])
     await broker.broker.service.stop()
 
 
@@ -241,7 +241,7 @@ async def test_commits_wait_for_their_records_and_get_the_error_of_their_append(
     requests = [FakeRequest(broker._with_member(small_commit(9)), 9) for _ in range(2)]
     assert all(map(broker.direct.handle, requests))
     await loop_iterations(5)
-    assert [request.answers for request in requests] == [[], []]
+    assert [request.responses for request in requests] == [[], []]
     assert all(not request.body and request.on_abandoned is not None for request in requests)
     broker.broker.log.commit_all()
     await loop_iterations(5)
@@ -261,5 +261,5 @@ async def test_a_client_that_has_gone_gets_no_response_and_its_offsets_are_commi
     assert broker.direct.handle(request)
     request.abandon()
     await loop_iterations(5)
-    assert (request.answers, len(broker.commits)) == ([], 2)
+    assert (request.responses, len(broker.commits)) == ([], 2)
     await broker.broker.service.stop()

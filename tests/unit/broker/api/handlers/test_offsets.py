@@ -159,8 +159,8 @@ def test_a_duplicate_partition_is_an_invalid_request(replicas: Replicas) -> None
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(requested, requested)),)
     )
     handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
-    answers = immediate(run_steps(handler.handle(context(5), request))).topics[0].partitions
-    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
+    partitions = immediate(run_steps(handler.handle(context(5), request))).topics[0].partitions
+    assert [partition.error_code for partition in partitions] == [ErrorCode.INVALID_REQUEST]
 
 
 def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: int = 0) -> EpochEndOffset:
@@ -194,8 +194,8 @@ def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[in
         )
     )
     assert isinstance(response, DeleteRecordsResponse)
-    answer = response.topics[0].partitions[0]
-    return answer.error_code, answer.low_watermark
+    partition = response.topics[0].partitions[0]
+    return partition.error_code, partition.low_watermark
 
 
 def test_delete_records_is_permanent(replicas: Replicas) -> None:
@@ -242,10 +242,10 @@ def test_kip_1066_a_cordoned_log_dir_reports_it(replicas: Replicas) -> None:
 
 def test_an_offline_log_dir_reports_it(replicas: Replicas) -> None:
     replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
-    (answer,) = run_steps(
+    (directory,) = run_steps(
         DescribeLogDirsHandler(replicas.logs, ALLOW_EVERYTHING).handle(context(4), DescribeLogDirsRequest())
     ).results
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert directory.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_producers_are_described_with_their_open_transaction(replicas: Replicas) -> None:

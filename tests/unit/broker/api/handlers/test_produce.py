@@ -57,17 +57,17 @@ def test_refused_records_are_reported_in_the_response(broker: LeaderBroker) -> N
     late = BatchBuilder()
     for timestamp in (NOW_MS, NOW_MS + 3_600_001, NOW_MS):
         late.append(timestamp, None, b"x")
-    answer = produce_result(broker.produce(bytes(late.build())))
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
-    assert answer.log_start_offset == 1
-    assert [error.batch_index for error in answer.record_errors] == [1]
-    assert "timestamp" in (answer.record_errors[0].batch_index_error_message or "")
+    partition = produce_result(broker.produce(bytes(late.build())))
+    assert (partition.error_code, partition.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert partition.log_start_offset == 1
+    assert [error.batch_index for error in partition.record_errors] == [1]
+    assert "timestamp" in (partition.record_errors[0].batch_index_error_message or "")
 
 
 def test_acks_0_has_no_response_and_an_error_closes_the_connection(broker: LeaderBroker) -> None:
-    assert broker.produce(batch(b"a"), acks=0).answers == [None]
+    assert broker.produce(batch(b"a"), acks=0).responses == [None]
     failed = broker.produce(batch(b"a"), acks=0, topic="nowhere")
-    assert failed.answers == []
+    assert failed.responses == []
     assert "UNKNOWN_TOPIC_OR_PARTITION" in failed.closed[0]
 
 
@@ -128,7 +128,7 @@ def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: LeaderBroke
     partition = broker.replicas.manager.partition(TopicPartition("two", 0))
     waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
     late = broker.produce(batch(b"b"), topic="two", acks=-1)
-    assert waiting.answers == late.answers == []
+    assert waiting.responses == late.responses == []
     partition.log.advance_high_watermark(1)
     broker.produces.check_and_complete(partition.topic_partition)
     assert produce_result(waiting).error_code == 0
@@ -166,7 +166,7 @@ def test_a_parked_produce_holds_neither_frame_nor_records(broker: LeaderBroker) 
     broker.replicas.create("two", isr=(NODE, 2))
     waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
     assert (len(waiting.frame), len(waiting.body)) == (0, 0)
-    assert broker.produce(batch(b"b"), topic="two", acks=1).answers
+    assert broker.produce(batch(b"b"), topic="two", acks=1).responses
 
 
 def test_a_parked_produce_that_fails_gets_a_response_without_its_frame(

@@ -145,7 +145,7 @@ def batch(
 
 
 async def results(request: FakeRequest) -> list[PartitionProduceResponse]:
-    await eventually(lambda: bool(request.answers))
+    await eventually(lambda: bool(request.responses))
     topics = cast(ProduceResponse, request.response).responses
     return [partition for topic in topics for partition in topic.partition_responses]
 
@@ -167,7 +167,7 @@ async def test_a_batch_with_many_records_is_validated_in_slices(
     broker.replicas.create("t", **configs)
     turns = IterationCounter()
     request = broker.produce(("t", 0, batch(MANY, codec)))
-    if not request.answers:
+    if not request.responses:
         assert broker.log("t").log_end_offset == 0, "nothing is in the log before all is checked"
     (result,) = await results(request)
     turns.stop()
@@ -201,9 +201,9 @@ async def test_partitions_of_a_request_are_appended_in_slices_and_readable_at_on
     broker.replicas.create("t", 100)
     waiting = broker.fetch("t", 3)
     request = broker.produce(*(("t", index, batch()) for index in range(100)))
-    assert not request.answers
-    await eventually(lambda: bool(waiting.answers))
-    assert not request.answers, "a fetch of the first partitions does not wait for the last"
+    assert not request.responses
+    await eventually(lambda: bool(waiting.responses))
+    assert not request.responses, "a fetch of the first partitions does not wait for the last"
     assert [result.error_code for result in await results(request)] == [0] * 100
     assert broker.slices.slice_count >= 100 // STEPS_PER_SLICE
 
@@ -212,7 +212,7 @@ async def test_a_leader_change_between_two_partitions_applies_to_the_second(brok
     topic_id = broker.replicas.create("t", 2, isr=(1, 2), cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)), ("t", 1, batch(MANY)))
     await eventually(lambda: broker.log("t", 0).log_end_offset == MANY)
-    assert not request.answers
+    assert not request.responses
     broker.replicas.replay(PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2))
     assert [result.error_code for result in await results(request)] == [
         ErrorCode.NONE,
@@ -224,7 +224,7 @@ async def test_a_leader_change_between_two_partitions_applies_to_the_second(brok
 async def test_a_topic_recreated_during_validation_gets_no_records(broker: Broker) -> None:
     topic_id = broker.replicas.create("t", cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)))
-    assert not request.answers
+    assert not request.responses
     broker.replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     broker.replicas.create("t", cleanup_policy="delete")
     (result,) = await results(request)
@@ -248,8 +248,8 @@ async def test_a_sequence_appended_by_another_connection_during_validation_is_a_
     broker.replicas.create("t", cleanup_policy="compact")
     records = batch(MANY, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0))
     first, again = broker.produce(("t", 0, records)), broker.produce(("t", 0, records))
-    answers = [(await results(first))[0], (await results(again))[0]]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 0)]
+    responses = [(await results(first))[0], (await results(again))[0]]
+    assert [(response.error_code, response.base_offset) for response in responses] == [(0, 0), (0, 0)]
     assert broker.log("t").log_end_offset == MANY
 
 
@@ -262,7 +262,7 @@ async def test_no_further_partition_is_appended_after_a_disconnect(broker: Broke
             break
         await asyncio.sleep(0)
     assert broker.log("t", 0).log_end_offset == 1
-    assert not request.answers
+    assert not request.responses
     request.abandon()
     await loop_iterations(20)
     appended = [index for index in range(50) if broker.log("t", index).log_end_offset]
@@ -284,7 +284,7 @@ async def test_acks_all_waits_for_followers_after_a_large_batch(broker: Broker) 
     request = broker.produce(("t", 0, batch(MANY)), acks=ACKS_ALL)
     await eventually(lambda: broker.log("t").log_end_offset == MANY)
     await asyncio.sleep(0)
-    assert not request.answers
+    assert not request.responses
     broker.replicas.manager.partition(TopicPartition("t", 0)).record_follower_fetch(2, MANY, 0, 102)
     assert broker.log("t").high_watermark == MANY
 

@@ -32,8 +32,8 @@ def partition_data(request: FakeRequest) -> PartitionData:
     return cast(FetchResponse, request.response).responses[0].partitions[0]
 
 
-def offsets(answer: PartitionData) -> list[int]:
-    return [header.base_offset for _, header in iterate_headers(bytes(answer.records or b""))]
+def offsets(response: PartitionData) -> list[int]:
+    return [header.base_offset for _, header in iterate_headers(bytes(response.records or b""))]
 
 
 def stable_end(node: TransactionalNode) -> int:
@@ -57,9 +57,9 @@ async def test_the_end_of_a_transaction_completes_waiting_requests() -> None:
     await node.produce_one(sequence=1)
     assert waiting.is_open, "more of the transaction is nothing to read yet"
     await node.end(T0)
-    answer = partition_data(waiting)
-    assert offsets(answer) == [0, 1, 2]
-    assert (answer.high_watermark, answer.last_stable_offset) == (3, 3)
+    partition = partition_data(waiting)
+    assert offsets(partition) == [0, 1, 2]
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
     await node.stop()
 
 
@@ -81,9 +81,9 @@ async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() 
     assert offsets(partition_data(node.fetch(committed=False))) == [0], "up to the high watermark"
     follow()
     assert await ending == {T0: ErrorCode.NONE}
-    answer = partition_data(waiting)
-    assert offsets(answer) == [0, 1]
-    assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()] == [(7, 0)]
+    response = partition_data(waiting)
+    assert offsets(response) == [0, 1]
+    assert [(one.producer_id, one.first_offset) for one in response.aborted_transactions or ()] == [(7, 0)]
     assert stable_end(node) == 2
     await node.stop()
 

@@ -124,7 +124,7 @@ async def send(client: Client, message: ApiMessage, version: int) -> None:
     await client.send(encode_request(ApiKey(message.api_key), version, 1, "c", message))
 
 
-async def is_answered(client: Client, message: ApiMessage, version: int) -> bool:
+async def has_response(client: Client, message: ApiMessage, version: int) -> bool:
     await send(client, message, version)
     async with asyncio.timeout(TIMEOUT_S):
         return bool(await client.receive())
@@ -145,7 +145,7 @@ async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() 
         await send(one, TxnOffsetCommitRequest(**NAMED, group_id="g", topics=(topic,)), 5)
         await eventually(lambda: bool(coordinator.requests))
         # The other broker is in the same state, and sends its request to this one.
-        assert await is_answered(other, add_partitions_request(verify_only=True), 5)
+        assert await has_response(other, add_partitions_request(verify_only=True), 5)
         coordinator.gate.set()
         assert await one.receive()
 
@@ -166,7 +166,7 @@ async def test_a_coordinator_with_a_slow_log_serves_other_requests(
         broker.log.holds_commits = True
         await send(one, waits(), version)
         await eventually(lambda: bool(broker.log.held))
-        assert await is_answered(other, add_partitions_request(verify_only=True), 5)
-        assert await is_answered(other, DescribeTransactionsRequest(transactional_ids=(ID,)), 0)
+        assert await has_response(other, add_partitions_request(verify_only=True), 5)
+        assert await has_response(other, DescribeTransactionsRequest(transactional_ids=(ID,)), 0)
         broker.log.commit_all()
         assert await one.receive()

@@ -40,13 +40,13 @@ async def test_a_fetch_below_the_local_log_start_reads_remote_storage() -> None:
         read_request.with_aborted,
     ) == (1, 6, True, False)
     assert read_request.topic_id_partition == (broker.topic_id, "t", 0)
-    assert not request.answers
+    assert not request.responses
     remote_outcome = remote_read("0", "1")
     outcome.set_result(remote_outcome)
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert (answer.error_code, answer.records) == (0, remote_outcome.records)
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, 6, 0)
+    (partition,) = partitions_of(request)
+    assert (partition.error_code, partition.records) == (0, remote_outcome.records)
+    assert (partition.high_watermark, partition.last_stable_offset, partition.log_start_offset) == (6, 6, 0)
     assert broker.traffic.bytes_out == len(remote_outcome.records)
 
 
@@ -58,12 +58,12 @@ async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_on
     first, second = remote_read("0", "1"), remote_read("2", "3", first_offset=2)
     reads[1][1].set_result(second)
     await loop_iterations(5)
-    assert not request.answers
+    assert not request.responses
     reads[0][1].set_result(first)
     await loop_iterations(5)
-    answers = partitions_of(request)
-    assert [answer.records for answer in answers[:2]] == [first.records, second.records]
-    assert answers[2].records, "a local partition of the same fetch is read as well"
+    partitions = partitions_of(request)
+    assert [partition.records for partition in partitions[:2]] == [first.records, second.records]
+    assert partitions[2].records, "a local partition of the same fetch is read as well"
 
 
 async def test_local_partitions_of_a_remote_fetch_are_read_once(
@@ -84,9 +84,11 @@ async def test_local_partitions_of_a_remote_fetch_are_read_once(
         outcome.set_result(remote_read("0", "1"))
     await loop_iterations(5)
     assert offsets_read == [(2, 4)], "offsets in remote storage are not read from the log"
-    answers = partitions_of(request)
-    assert [len(bytes(answer.records or b"")) > 0 for answer in answers] == [True, True, True]
-    assert answers[2].high_watermark == 6, "the result is the one of the moment of the request, as in Kafka"
+    partitions = partitions_of(request)
+    assert [len(bytes(partition.records or b"")) > 0 for partition in partitions] == [True, True, True]
+    assert partitions[2].high_watermark == 6, (
+        "the result is the one of the moment of the request, as in Kafka"
+    )
     assert partitions_of(broker.fetch(6, 6, 6))[2].records, (
         "the next fetch returns the records that were appended meanwhile"
     )
@@ -125,11 +127,11 @@ async def test_an_error_of_remote_storage_affects_only_its_partition(
     failing.set_exception(error)
     working.set_result(remote_read("0"))
     await loop_iterations(5)
-    answers = partitions_of(request)
-    assert [answer.error_code for answer in answers] == [code, 0, 0]
-    assert not answers[0].records
-    assert answers[1].records
-    assert answers[2].records
+    partitions = partitions_of(request)
+    assert [partition.error_code for partition in partitions] == [code, 0, 0]
+    assert not partitions[0].records
+    assert partitions[1].records
+    assert partitions[2].records
     assert broker.traffic.failed_fetch_requests == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -140,12 +142,15 @@ async def test_kip_1018_a_remote_read_that_times_out_is_empty_and_cancelled() ->
     fast.set_result(remote_read("0"))
     await loop_iterations(5)
     broker.pass_ms(299)
-    assert not request.answers
+    assert not request.responses
     broker.pass_ms(1)
     await loop_iterations(5)
-    answers = partitions_of(request)
-    assert [(answer.error_code, bool(answer.records)) for answer in answers] == [(0, False), (0, True)]
-    assert answers[0].high_watermark == 6
+    partitions = partitions_of(request)
+    assert [(partition.error_code, bool(partition.records)) for partition in partitions] == [
+        (0, False),
+        (0, True),
+    ]
+    assert partitions[0].high_watermark == 6
     assert slow.cancelled()
     assert broker.tier.fetches.expired_count == 1
 
@@ -153,7 +158,7 @@ async def test_kip_1018_a_remote_read_that_times_out_is_empty_and_cancelled() ->
 async def test_a_remote_read_is_awaited_with_max_wait_ms_0() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, max_wait_ms=0)
-    assert not request.answers
+    assert not request.responses
     broker.tier.reader.reads[0][1].set_result(remote_read("0"))
     await loop_iterations(5)
     assert partitions_of(request)[0].records
@@ -166,7 +171,7 @@ async def test_a_disconnected_client_cancels_the_remote_read() -> None:
     request.on_abandoned(request)
     await loop_iterations(5)
     assert broker.tier.reader.reads[0][1].cancelled()
-    assert not request.answers
+    assert not request.responses
     assert broker.tier.fetches.delayed_count == 0
 
 
@@ -175,7 +180,7 @@ async def test_a_remote_read_that_ends_after_its_timeout_is_ignored() -> None:
     request = broker.fetch(0)
     broker.pass_ms(10)
     await loop_iterations(5)
-    assert len(request.answers) == 1
+    assert len(request.responses) == 1
 
 
 async def test_kip_956_a_throttled_remote_partition_is_empty_and_local_ones_have_records() -> None:
@@ -183,8 +188,8 @@ async def test_kip_956_a_throttled_remote_partition_is_empty_and_local_ones_have
     broker.tier.reader.throttle_time_ms = 40
     request = broker.fetch(0, 0, 4)
     assert not broker.tier.reader.reads
-    answers = partitions_of(request)
-    assert [(answer.error_code, bool(answer.records)) for answer in answers] == [
+    partitions = partitions_of(request)
+    assert [(partition.error_code, bool(partition.records)) for partition in partitions] == [
         (0, False),
         (0, False),
         (0, True),
@@ -195,12 +200,12 @@ async def test_a_fetch_of_only_throttled_partitions_waits_for_local_records() ->
     broker = TieredBroker()
     broker.tier.reader.throttle_time_ms = 40
     waiting = broker.fetch(0, 6, max_wait_ms=1_000)
-    assert not waiting.answers
+    assert not waiting.responses
     append(broker.partition(1).log, "new")
     broker.fetches.check_and_complete(TopicPartition("t", 1))
-    assert [bool(answer.records) for answer in partitions_of(waiting)] == [False, True]
+    assert [bool(response.records) for response in partitions_of(waiting)] == [False, True]
     alone = broker.fetch(0, max_wait_ms=1_000)
-    assert not alone.answers
+    assert not alone.responses
     broker.pass_ms(1_000)
     assert not partitions_of(alone)[0].records
 
@@ -213,7 +218,9 @@ async def test_a_fetch_that_waited_starts_no_remote_read_at_its_end() -> None:
     broker.tier.reader.throttle_time_ms = 0
     broker.pass_ms(1_000)
     assert not broker.tier.reader.reads
-    assert [(answer.error_code, bool(answer.records)) for answer in partitions_of(waiting)] == [(0, False)]
+    assert [(response.error_code, bool(response.records)) for response in partitions_of(waiting)] == [
+        (0, False)
+    ]
 
 
 async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> None:
@@ -234,17 +241,17 @@ async def test_a_leader_change_during_the_remote_read_is_returned() -> None:
     broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
     broker.tier.reader.reads[0][1].set_result(remote_read("0", "1"))
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
+    (partition,) = partitions_of(request)
+    assert (partition.error_code, bool(partition.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
 
 
 async def test_a_follower_gets_offset_moved_to_tiered_storage_with_the_log_offsets() -> None:
     broker = TieredBroker()
     request = broker.fetch(1, replica_id=2)
-    (answer,) = partitions_of(request)
-    assert answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, -1, 0)
-    assert not answer.records
+    (partition,) = partitions_of(request)
+    assert partition.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert (partition.high_watermark, partition.last_stable_offset, partition.log_start_offset) == (6, -1, 0)
+    assert not partition.records
     assert not broker.tier.reader.reads
 
 
@@ -262,10 +269,10 @@ async def test_a_follower_with_an_epoch_that_diverges_below_the_local_log_start_
     log = broker.partition().log
     log.epoch_file.note(7, log.log_end_offset)
     append(log, "in epoch 7", leader_epoch=7)
-    (answer,) = partitions_of(broker.fetch(1, replica_id=2, last_fetched_epoch=3))
-    assert answer.error_code == 0
-    assert answer.diverging_epoch is not None
-    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
+    (partition,) = partitions_of(broker.fetch(1, replica_id=2, last_fetched_epoch=3))
+    assert partition.error_code == 0
+    assert partition.diverging_epoch is not None
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 6)
 
 
 async def test_read_committed_gets_the_aborted_transactions_of_remote_segments() -> None:
@@ -277,9 +284,9 @@ async def test_read_committed_gets_the_aborted_transactions_of_remote_segments()
     aborted = [AbortedTransaction(5, 0, 1, 2)]
     outcome.set_result(RemoteRead(b"x" * 70, 2, aborted))
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert answer.aborted_transactions is not None
-    assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(5, 0)]
+    (partition,) = partitions_of(request)
+    assert partition.aborted_transactions is not None
+    assert [(each.producer_id, each.first_offset) for each in partition.aborted_transactions] == [(5, 0)]
 
 
 async def test_a_partition_removed_from_the_node_ends_the_wait() -> None:
@@ -290,7 +297,7 @@ async def test_a_partition_removed_from_the_node_ends_the_wait() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, replicas=(2,), isr=(2,), leader=2)
     )
     broker.tier.fetches.check_and_complete(TopicPartition("t", 0))
-    codes = [answer.error_code for answer in partitions_of(request)]
+    codes = [response.error_code for response in partitions_of(request)]
     assert codes[0] in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert codes[1] == 0
 
@@ -331,10 +338,10 @@ async def test_kafka_15388_a_fetch_in_a_gap_at_the_remote_end_continues_locally(
     ((_, outcome),) = broker.tier.reader.reads
     outcome.set_result(RemoteRead(b"", 4, [] if isolation_level else None))
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
+    (partition,) = partitions_of(request)
     local = broker.partition().log.read(4, 100_000).records
     assert local is not None
-    assert (answer.error_code, answer.records) == (0, local.read())
+    assert (partition.error_code, partition.records) == (0, local.read())
 
 
 async def test_records_of_a_deleted_topic_are_not_returned_for_a_recreated_one() -> None:
@@ -345,5 +352,5 @@ async def test_records_of_a_deleted_topic_are_not_returned_for_a_recreated_one()
     broker.replicas.create("t", 3, isr=(1, 2), leader=NODE)
     outcome.set_result(remote_read("0", "1"))
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
+    (partition,) = partitions_of(request)
+    assert (partition.error_code, bool(partition.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)

@@ -68,8 +68,8 @@ async def test_a_remote_read_without_memory_is_not_taken_for_a_gap() -> None:
     ((_, outcome),) = broker.tier.reader.reads
     outcome.set_result(RemoteRead(b"", 2))
     await loop_iterations(5)
-    (answer,) = partitions_of(request)
-    assert (answer.error_code, answer.records) == (0, b"")
+    (partition,) = partitions_of(request)
+    assert (partition.error_code, partition.records) == (0, b"")
 
 
 @pytest.mark.parametrize("end", ["read", "gone", "late", "failed"])

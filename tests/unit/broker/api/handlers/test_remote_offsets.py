@@ -144,7 +144,7 @@ def test_an_untiered_topic_has_no_tiered_and_no_pending_offset() -> None:
     assert border.request_offset(LATEST_TIERED, "u") == (-1, -1, -1)
     assert border.request_offset(EARLIEST_PENDING_UPLOAD, "u") == (-1, -1, -1)
     assert border.request_offset(EARLIEST_LOCAL, "u") == border.request_offset(EARLIEST, "u") == (-1, 0, 0)
-    assert border.request_offset(0, "u") == (NOW_MS, 0, 0), "answered at once, from the local log"
+    assert border.request_offset(0, "u") == (NOW_MS, 0, 0), "returned at once, from the local log"
 
 
 async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> None:
@@ -286,7 +286,7 @@ async def test_two_partitions_are_searched_concurrently() -> None:
     assert [partition.offset for partition in partitions_of(response)] == [1, 0]
 
 
-async def test_a_partition_removed_during_the_lookup_is_answered_at_once() -> None:
+async def test_a_partition_removed_during_the_lookup_gets_its_result_at_once() -> None:
     border = Border()
     response = border.send_request(5)
     await loop_iterations(5)

@@ -31,10 +31,10 @@ from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRec
 def test_kip_951_a_follower_returns_the_leader_to_producers(version: int) -> None:
     cluster = HandledCluster(leader=THIRD)
     request = cluster.produce("a", acks=1, version=version)
-    answer = produce_result(request)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition = produce_result(request)
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     expected = (THIRD, 3) if version >= 10 else (-1, -1)
-    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == expected
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == expected
     response = request.response
     assert isinstance(response, ProduceResponse)
     assert [endpoint.node_id for endpoint in response.node_endpoints] == ([THIRD] if version >= 10 else [])
@@ -44,10 +44,10 @@ def test_kip_951_a_follower_returns_the_leader_to_producers(version: int) -> Non
 def test_kip_951_a_fenced_fetch_gets_the_leader(version: int) -> None:
     cluster = HandledCluster(leader=THIRD)
     request = cluster.fetch(0, epoch=2, version=version)
-    answer = fetched_partition(request)
-    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    partition = fetched_partition(request)
+    assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
     expected = (THIRD, 3) if version >= 16 else (-1, -1)
-    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == expected
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == expected
     response = request.response
     assert isinstance(response, FetchResponse)
     assert [endpoint.node_id for endpoint in response.node_endpoints] == ([THIRD] if version >= 16 else [])
@@ -75,7 +75,7 @@ def test_kip_392_an_offset_not_yet_on_the_follower_is_not_available_instead_of_o
     cluster.partition.log.append_as_leader(batch(["a"]), 3, NOW_MS)
     assert fetched_partition(cluster.fetch(9)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     waiting = cluster.fetch(1, wait_ms=500)
-    assert waiting.answers == []
+    assert waiting.responses == []
 
 
 def test_a_consumer_is_redirected_to_the_replica_in_its_rack() -> None:

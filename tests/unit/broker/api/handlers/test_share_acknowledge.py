@@ -132,7 +132,7 @@ async def test_changes_during_a_write_are_stored_by_the_next_one() -> None:
     for epoch in (1, 2, 3):
         requests.append(broker.send(epoch, acknowledged=[(epoch - 1, epoch - 1, [1])]))
         await loop_iterations()
-    assert not any(request.answers for request in requests)
+    assert not any(request.responses for request in requests)
     broker.pass_ms(500)
     broker.persister.may_write.set()
     for request in requests:

@@ -52,7 +52,7 @@ async def test_a_fetch_waits_for_records() -> None:
     broker = ShareBroker()
     request = broker.send(0)
     await loop_iterations()
-    assert not request.answers
+    assert not request.responses
     broker.produce("a")
     response = await broker.response(request)
     assert values(response.responses[0].partitions[0]) == ["a"]
@@ -99,7 +99,7 @@ async def test_a_full_share_partition_delivers_again_only_after_acknowledgements
     await broker.fetch(0)
     request = broker.send(1)
     await loop_iterations()
-    assert not request.answers, "100 records are in flight, as many as the group may have"
+    assert not request.responses, "100 records are in flight, as many as the group may have"
     await broker.acknowledge(2, (0, 99, [1]))
     response = await broker.response(request)
     assert values(response.responses[0].partitions[0]) == ["x"]
@@ -264,10 +264,10 @@ async def test_records_in_remote_storage_are_delivered() -> None:
     request = broker.send(0)
     await loop_iterations()
     ((read_request, outcome),) = broker.tier.reader.reads
-    assert read_request.offset == 0 and not request.answers
+    assert read_request.offset == 0 and not request.responses
     other = broker.send(0, member="n")
     await loop_iterations()
-    assert len(broker.tier.reader.reads) == 1 and not other.answers, "one fetch reads the remote records"
+    assert len(broker.tier.reader.reads) == 1 and not other.responses, "one fetch reads the remote records"
     outcome.set_result(RemoteRead(bytes(batch(["a", "b"])), 2))
     response = await broker.response(request)
     assert values(response.responses[0].partitions[0]) == ["a", "b"]

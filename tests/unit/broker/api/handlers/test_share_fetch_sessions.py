@@ -41,7 +41,7 @@ async def test_the_partitions_of_a_session_change() -> None:
     forgotten = (ForgottenTopic(topic_id=broker.topic_id, partitions=(0,)),)
     request = broker.send(2, indexes=(), forgotten_topics_data=forgotten)
     await loop_iterations()
-    assert not request.answers, "partition 0 is forgotten, and partition 1 has no more records"
+    assert not request.responses, "partition 0 is forgotten, and partition 1 has no more records"
 
 
 async def test_the_last_request_of_a_session_releases_the_records() -> None:
@@ -217,7 +217,7 @@ async def test_a_client_without_room_for_a_session_gets_the_error_after_the_long
         broker.send(0, member=f"m{number}")
     request = broker.send(0, member="too-many", max_wait_ms=500)
     await loop_iterations()
-    assert not request.answers
+    assert not request.responses
     broker.pass_ms(500)
     response = await broker.response(request)
     assert response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED

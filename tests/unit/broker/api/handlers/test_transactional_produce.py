@@ -34,8 +34,8 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 
 def outcome(request: FakeRequest) -> ErrorCode:
     """Return the error code of the only partition of a Produce."""
-    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
-    return ErrorCode(answer.error_code)
+    (partition,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    return ErrorCode(partition.error_code)
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ async def test_verification_is_retried_while_the_previous_transaction_ends(
     await node.end(T0, epoch=1, transaction_version=2)
     node.coordinator.refusals = {}
     await run_until_response(request)
-    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+    (partition,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, 1)
     assert len(node.coordinator.requested_transactions) > 1
 
 
@@ -177,7 +177,7 @@ async def test_later_requests_of_a_connection_wait_for_the_verification(node: Tr
     node.coordinator.gate = asyncio.Event()
     request = node.send()
     await loop_iterations()
-    assert request.is_open and len(request.frame), "neither answered nor parked: the frame is still needed"
+    assert request.is_open and len(request.frame), "no response, and not parked: the frame is still needed"
     node.coordinator.gate.set()
     await run_until_response(request)
     assert node.values() == ["a"]
@@ -206,8 +206,8 @@ async def test_a_partition_that_changes_its_leader_during_verification_is_refuse
     node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
     node.coordinator.gate.set()
     await run_until_response(request)
-    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (partition,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_topic_created_during_verification_is_not_verified(
@@ -229,8 +229,8 @@ async def test_a_topic_created_during_verification_is_not_verified(
     assert node.replicas.create("new") == new_id
     node.coordinator.gate.set()
     await run_until_response(request)
-    answers = cast(ProduceResponse, request.response).responses
-    errors = {topic.topic_id: topic.partition_responses[0].error_code for topic in answers}
+    topics = cast(ProduceResponse, request.response).responses
+    errors = {topic.topic_id: topic.partition_responses[0].error_code for topic in topics}
     assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
 
 

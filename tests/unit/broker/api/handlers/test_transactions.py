@@ -143,8 +143,8 @@ async def fixture() -> AsyncIterator[TransactionHandlersFixture]:
 async def test_every_init_without_transactional_id_returns_a_new_producer_id(
     fixture: TransactionHandlersFixture,
 ) -> None:
-    answers = [await fixture.init(transactional_id=None) for _ in range(2)]
-    assert [(answer.producer_id, answer.producer_epoch) for answer in answers] == [(100, 0), (101, 0)]
+    responses = [await fixture.init(transactional_id=None) for _ in range(2)]
+    assert [(response.producer_id, response.producer_epoch) for response in responses] == [(100, 0), (101, 0)]
 
 
 async def test_an_invalid_init_is_refused(fixture: TransactionHandlersFixture) -> None:
@@ -184,8 +184,8 @@ async def test_an_init_during_a_transaction_aborts_it_and_is_retried(
     assert (await fixture.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     [marking] = fixture.markings
     fixture.service.on_markers_written(marking, marking.partitions)
-    answer = await fixture.init()
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 100, 3)
+    response = await fixture.init()
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 100, 3)
 
 
 async def test_an_unknown_partition_prevents_the_addition_of_all(fixture: TransactionHandlersFixture) -> None:
@@ -277,8 +277,8 @@ async def test_from_version_5_the_end_returns_the_next_epoch(
 ) -> None:
     await fixture.init()
     await fixture.add(3, t=(0,))
-    answer = await fixture.end(version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *producer)
+    response = await fixture.end(version)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, *producer)
 
 
 async def test_unknown_states_in_the_filter_are_returned(fixture: TransactionHandlersFixture) -> None:

@@ -120,13 +120,13 @@ async def test_results_are_grouped_by_producer(node: TransactionalNode) -> None:
     await node.produce_one()
     await node.produce_one(producer_id=8)
     topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0,))
-    answers = await node.write_markers(
+    results = await node.write_markers(
         *(
             WritableTxnMarker(producer_id=producer_id, transaction_result=True, topics=(topic,))
             for producer_id in (PRODUCER, 8)
         )
     )
-    assert answers == {T0: DONE}
+    assert results == {T0: DONE}
     assert node.last_stable_offset() == 4
     assert await node.write_markers() == {}
 

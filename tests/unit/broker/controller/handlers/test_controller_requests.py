@@ -103,8 +103,7 @@ async def test_a_broker_registers_is_unfenced_and_reserves_its_id() -> None:
         clock, heartbeats = ManualClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
         beat = BrokerHeartbeatHandler(store, SETTINGS, heartbeats, clock)
-        answer = await register.handle(context(62, 4), registration(70))
-        epoch = answer.broker_epoch
+        epoch = (await register.handle(context(62, 4), registration(70))).broker_epoch
         assert store.image.brokers[7].epoch == epoch
         request = BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)
         response = await beat.handle(context(63, 1), request)
@@ -143,8 +142,8 @@ async def test_a_leader_changes_the_isr() -> None:
             broker_epoch=101,
             topics=(RequestTopicData(topic_id=topic.id, partitions=(wished,)),),
         )
-        answer = await AlterPartitionHandler(store, SETTINGS).handle(context(56, 3), request)
-        assert answer.topics[0].partitions[0].isr == (1,)
+        response = await AlterPartitionHandler(store, SETTINGS).handle(context(56, 3), request)
+        assert response.topics[0].partitions[0].isr == (1,)
         assert partition(store).isr == (1,)
 
 
@@ -154,8 +153,8 @@ async def test_a_reassignment_is_listed_until_it_completes() -> None:
         request = AlterPartitionReassignmentsRequest(
             topics=(ReassignableTopic(name="orders", partitions=(reassignment,)),)
         )
-        answer = await AlterPartitionReassignmentsHandler(store, SETTINGS).handle(context(45, 1), request)
-        assert answer.responses[0].partitions[0].error_code == 0
+        response = await AlterPartitionReassignmentsHandler(store, SETTINGS).handle(context(45, 1), request)
+        assert response.responses[0].partitions[0].error_code == 0
         listing = ListPartitionReassignmentsHandler(lambda: store.image)
         ongoing = run_steps(listing.handle(context(46, 0), ListPartitionReassignmentsRequest()))
         assert ongoing.topics[0].partitions[0].adding_replicas == (3,)
@@ -164,8 +163,8 @@ async def test_a_reassignment_is_listed_until_it_completes() -> None:
 async def test_leaders_are_elected_brokers_unregistered_and_directories_assigned() -> None:
     async with store_with_partition() as store:
         elect = ElectLeadersHandler(store, SETTINGS)
-        answer = await elect.handle(context(43, 2), ElectLeadersRequest(topic_partitions=None))
-        assert [each.partition_result for each in answer.replica_election_results] == [()]
+        response = await elect.handle(context(43, 2), ElectLeadersRequest(topic_partitions=None))
+        assert [each.partition_result for each in response.replica_election_results] == [()]
         assign = AssignReplicasToDirsHandler(store, SETTINGS)
         request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=101)
         assert (await assign.handle(context(73, 0), request)).directories == ()

@@ -1,4 +1,4 @@
-"""Hostile requests and responses to a controller: it answers them and continues."""
+"""Hostile requests and responses to a controller: it responds to them and continues."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ async def test_requests_with_extreme_values_do_not_end_the_quorum(voters: int) -
             assert raft.driver.failure is None, (key, version, message)
         assert refused > 20
         await asyncio.wait(waiting, timeout=TIMEOUT_S)
-        assert all(answer.done() for answer in waiting)
-        for answer in waiting:
-            answer.result()
+        assert all(response.done() for response in waiting)
+        for response in waiting:
+            response.result()
         if voters > 1:
             await nodes.start(2, 3)
         await nodes.set("a", "2")

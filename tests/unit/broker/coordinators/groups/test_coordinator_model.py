@@ -6,7 +6,7 @@ Invariants after every step
 - the committed offsets are the last ones that were committed;
 - another coordinator that reads the log has the same groups and offsets;
 - bookkeeping agrees with itself.
-At the end, when time has passed, every request has been answered.
+At the end, when time has passed, every request has its response.
 """
 
 from __future__ import annotations
@@ -124,26 +124,26 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.clients)
     @rule(choice=st.integers(0, 9))
-    def a_client_reads_its_answer_and_goes_on(self, choice: int) -> None:
+    def a_client_reads_its_response_and_continues(self, choice: int) -> None:
         self.continue_request(self.pick(choice))
 
     def continue_request(self, client: Client) -> None:
         if client.waiting is None or client.waiting.is_waiting:
             return
-        answer, client.waiting = client.waiting, None
-        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
-            client.member_id = answer.reply.member_id
+        response, client.waiting = client.waiting, None
+        if response.error is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = response.reply.member_id
             self.send_join(client)
-        elif answer.error is not ErrorCode.NONE:
+        elif response.error is not ErrorCode.NONE:
             client.generation = -1
-            if answer.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            if response.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 client.member_id = ""
         elif not client.is_sync:
-            self.apply_response(client, answer)
+            self.apply_response(client, response)
             self.send_sync(client)
 
-    def apply_response(self, client: Client, answer: PendingReply) -> None:
-        assignment_received = answer.reply
+    def apply_response(self, client: Client, response: PendingReply) -> None:
+        assignment_received = response.reply
         client.member_id, client.generation = assignment_received.member_id, assignment_received.generation_id
         client.others = [member.member_id for member in assignment_received.members]
         client.leads = bool(assignment_received.members) and not assignment_received.skip_assignment
@@ -229,7 +229,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 12), all_is_well=st.booleans())
     def clients_live_on(self, seconds: int, all_is_well: bool) -> None:
-        """Time passes, and every second all clients read their answers and send heartbeats."""
+        """Time passes, and every second all clients read their responses and send heartbeats."""
         if all_is_well:
             self.fixture.append_error = None
             self.commits_are_slow_or_not(False)

@@ -43,13 +43,17 @@ async def broker() -> AsyncIterator[GroupBroker]:
 
 @pytest.mark.parametrize("version", range(10))
 async def test_a_group_is_formed_in_every_version_of_join_group(broker: GroupBroker, version: int) -> None:
-    answer = await join(broker, version)
-    assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", answer.member_id)
-    assert answer.protocol_type == ("consumer" if version >= 7 else None)
-    assert [member.metadata for member in answer.members] == [b"m"]
+    response = await join(broker, version)
+    assert (response.generation_id, response.protocol_name, response.leader) == (
+        1,
+        "range",
+        response.member_id,
+    )
+    assert response.protocol_type == ("consumer" if version >= 7 else None)
+    assert [member.metadata for member in response.members] == [b"m"]
     group = broker.service._shards.active_shards()[0].coordinator._groups.get("g")
     assert group is not None
-    member = group.members[answer.member_id]
+    member = group.members[response.member_id]
     assert member.rebalance_timeout_ms == (10_000 if version == 0 else 20_000)
     assert member.client == ("me", "/10.0.0.1")
 
@@ -58,9 +62,9 @@ async def test_a_group_is_formed_in_every_version_of_join_group(broker: GroupBro
 async def test_a_refused_join_has_a_protocol_name_that_the_version_can_express(
     broker: GroupBroker, version: int
 ) -> None:
-    answer = await broker.send_request(replace(join_request(version), session_timeout_ms=1), version)
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert answer.protocol_name == (None if version >= 7 else "")
+    response = await broker.send_request(replace(join_request(version), session_timeout_ms=1), version)
+    assert response.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert response.protocol_name == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", range(5, 10))
@@ -70,9 +74,9 @@ async def test_a_fenced_join_can_be_expressed_in_every_version(broker: GroupBrok
     for _ in range(5):
         await asyncio.sleep(0)
         broker.time.pass_time(1)
-    answer = await first
-    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert answer.protocol_name == (None if version >= 7 else "")
+    response = await first
+    assert response.error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert response.protocol_name == (None if version >= 7 else "")
     assert (await second).error_code == 0
 
 
@@ -89,13 +93,13 @@ async def test_the_assignment_is_returned_in_every_version_of_sync_group(
         protocol_name="range",
         assignments=(SyncGroupRequestAssignment(member_id=member_id, assignment=b"all"),),
     )
-    answer = await broker.send_request(request, version)
-    assert (answer.error_code, answer.assignment) == (0, b"all")
-    assert answer.protocol_name == ("range" if version >= 5 else None)
+    response = await broker.send_request(request, version)
+    assert (response.error_code, response.assignment) == (0, b"all")
+    assert response.protocol_name == ("range" if version >= 5 else None)
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_heartbeats_are_answered_in_every_version(broker: GroupBroker, version: int) -> None:
+async def test_heartbeats_get_a_response_in_every_version(broker: GroupBroker, version: int) -> None:
     member_id = (await join(broker, 3)).member_id
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
     assert (await broker.send_request(request, version)).error_code == 0
@@ -111,9 +115,9 @@ async def test_members_leave_in_every_version(broker: GroupBroker, version: int)
         request = LeaveGroupRequest(group_id="g", member_id=member_id)
     else:
         request = LeaveGroupRequest(group_id="g", members=(MemberIdentity(member_id=member_id),))
-    answer = await broker.send_request(request, version)
-    assert answer.error_code == 0
-    assert [member.error_code for member in answer.members] == ([] if version < 3 else [0])
+    response = await broker.send_request(request, version)
+    assert response.error_code == 0
+    assert [member.error_code for member in response.members] == ([] if version < 3 else [0])
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -121,14 +125,14 @@ async def test_a_group_of_another_coordinator_is_refused_in_the_field_of_the_ver
     broker: GroupBroker, version: int
 ) -> None:
     broker.service.on_resignation(0)
-    answer = await broker.send_request(fetch_request(version), version)
+    response = await broker.send_request(fetch_request(version), version)
     expected = ErrorCode.NOT_COORDINATOR
     if version == 1:
-        assert [p.error_code for p in answer.topics[0].partitions] == [expected, expected]
+        assert [p.error_code for p in response.topics[0].partitions] == [expected, expected]
     elif version < 8:
-        assert (answer.error_code, answer.topics) == (expected, ())
+        assert (response.error_code, response.topics) == (expected, ())
     else:
-        assert [group.error_code for group in answer.groups] == [expected, expected]
+        assert [group.error_code for group in response.groups] == [expected, expected]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -160,8 +164,8 @@ async def test_groups_are_described_in_every_version(broker: GroupBroker, versio
 @pytest.mark.parametrize("version", range(3))
 async def test_groups_are_deleted_in_every_version(broker: GroupBroker, version: int) -> None:
     await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    answer = await broker.send_request(DeleteGroupsRequest(groups_names=("g", "u", "g")), version)
-    assert [(result.group_id, result.error_code) for result in answer.results] == [
+    response = await broker.send_request(DeleteGroupsRequest(groups_names=("g", "u", "g")), version)
+    assert [(result.group_id, result.error_code) for result in response.results] == [
         ("g", 0),
         ("u", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
@@ -175,37 +179,37 @@ def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
 
 @pytest.mark.parametrize("version", range(7))
 async def test_find_coordinator_creates_the_offsets_topic(broker: GroupBroker, version: int) -> None:
-    answer = await broker.send_request(find_request(version), version)
-    first = answer if version < 4 else answer.coordinators[0]
+    response = await broker.send_request(find_request(version), version)
+    first = response if version < 4 else response.coordinators[0]
     assert (first.error_code, first.node_id, first.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert broker.created[0] == "__consumer_offsets"
     broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50), broker.image)
-    answer = await broker.send_request(find_request(version), version)
-    coordinators = [answer] if version < 4 else answer.coordinators
+    response = await broker.send_request(find_request(version), version)
+    coordinators = [response] if version < 4 else response.coordinators
     assert [(c.error_code, c.node_id, c.host, c.port) for c in coordinators] == [(0, 1, "host1", 9093)] * len(
         coordinators
     )
     if version >= 4:
-        assert [c.key for c in answer.coordinators] == ["g", "h"]
+        assert [c.key for c in response.coordinators] == ["g", "h"]
     elif version >= 1:
-        assert answer.error_message == "NONE"
+        assert response.error_message == "NONE"
 
 
 async def test_a_partition_without_live_leader_has_no_coordinator(broker: GroupBroker) -> None:
     broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50, leader=-1), broker.image)
-    answer = await broker.send_request(find_request(4), 4)
-    assert {c.error_code for c in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    response = await broker.send_request(find_request(4), 4)
+    assert {c.error_code for c in response.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     fenced = broker_registration_record(1, fenced=True)
     broker.image = image_after_records([fenced, *topic("__consumer_offsets", OFFSETS_ID, 50)])
-    answer = await broker.send_request(find_request(3), 3)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = await broker.send_request(find_request(3), 3)
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(("version", "key_type"), [(5, 2), (6, 2), (4, 1), (3, 1), (4, 9)])
 async def test_key_types_without_a_coordinator_are_invalid(
     broker: GroupBroker, version: int, key_type: int
 ) -> None:
-    answer = await broker.send_request(find_request(version, key_type), version)
-    first = answer if version < 4 else answer.coordinators[0]
+    response = await broker.send_request(find_request(version, key_type), version)
+    first = response if version < 4 else response.coordinators[0]
     assert first.error_code == ErrorCode.INVALID_REQUEST
     assert broker.created == []

@@ -112,14 +112,14 @@ def test_a_pending_member_may_leave() -> None:
 def test_each_member_of_a_leave_request_has_its_own_result() -> None:
     fixture = GroupCoordinatorFixture()
     one, two = fixture.stable_group(2)
-    answer = fixture.leave((one, None), ("stranger", None), (one, None), ("", "no such instance"))
-    assert [ErrorCode(m.error_code) for m in answer.members] == [
+    response = fixture.leave((one, None), ("stranger", None), (one, None), ("", "no such instance"))
+    assert [ErrorCode(m.error_code) for m in response.members] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
-    assert answer.error_code == 0
+    assert response.error_code == 0
     assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -137,8 +137,8 @@ def test_older_versions_have_the_error_of_the_member_at_the_top_level(version: i
     fixture = GroupCoordinatorFixture()
     (one,) = fixture.stable_group(1)
     assert fixture.leave(("stranger", None), version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    answer = fixture.leave((one, None), version=version)
-    assert (answer.error_code, answer.members) == (0, ())
+    response = fixture.leave((one, None), version=version)
+    assert (response.error_code, response.members) == (0, ())
     assert fixture.state() == "Empty"
 
 

@@ -105,9 +105,10 @@ class LargeGroupsFixture:
 
     async def fetch_everything(self, *group_ids: str) -> list[tuple[int, int]]:
         groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
-        answers = await self.slices.complete(await self.service.fetch_offsets(groups, True))
+        responses = await self.slices.complete(await self.service.fetch_offsets(groups, True))
         return [
-            (answer.error_code, sum(len(topic.partitions) for topic in answer.topics)) for answer in answers
+            (response.error_code, sum(len(topic.partitions) for topic in response.topics))
+            for response in responses
         ]
 
 
@@ -141,8 +142,8 @@ async def test_many_offsets_of_a_group_are_committed_and_fetched_in_slices(
     assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     topics = (OffsetFetchRequestTopics(name="t", partition_indexes=tuple(range(MANY))),)
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    (answer,) = run_steps(await fixture.service.fetch_offsets((group,), False))
-    assert [fetched.committed_offset for fetched in answer.topics[0].partitions] == list(range(MANY))
+    (response,) = run_steps(await fixture.service.fetch_offsets((group,), False))
+    assert [fetched.committed_offset for fetched in response.topics[0].partitions] == list(range(MANY))
 
 
 @pytest.mark.parametrize("is_named", [True, False])

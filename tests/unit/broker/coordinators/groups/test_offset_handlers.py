@@ -47,11 +47,11 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     broker: GroupBroker, version: int
 ) -> None:
     request = commit_request(version, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0), ("t", TOPIC_ID, 7))
-    answer = await broker.send_request(request, version)
+    response = await broker.send_request(request, version)
     unknown_group = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    errors = [partition.error_code for topic in response.topics for partition in topic.partitions]
     assert errors == [0, unknown_group, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert [topic.topic_id for topic in answer.topics] == [topic.topic_id for topic in request.topics]
+    assert [topic.topic_id for topic in response.topics] == [topic.topic_id for topic in request.topics]
     requested = OffsetFetchRequestGroup(group_id="g", topics=None)
     (fetched,) = run_steps(await broker.service.fetch_offsets((requested,), False))
     (each,) = fetched.topics
@@ -61,24 +61,24 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
 
 async def test_an_error_of_the_whole_commit_is_set_for_every_existing_partition(broker: GroupBroker) -> None:
     request = commit_request(9, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0))
-    answer = await broker.send_request(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
-    errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    response = await broker.send_request(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
+    errors = [partition.error_code for topic in response.topics for partition in topic.partitions]
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def test_a_commit_without_existing_partitions_does_not_reach_the_coordinator(
     broker: GroupBroker,
 ) -> None:
-    answer = await broker.send_request(commit_request(9, ("u", UNKNOWN_ID, 0)), 9)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = await broker.send_request(commit_request(9, ("u", UNKNOWN_ID, 0)), 9)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.log.batches == {0: []}
 
 
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_offsets_are_fetched_in_every_version(broker: GroupBroker, version: int) -> None:
     await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    answer = await broker.send_request(fetch_request(version), version)
-    topics = answer.topics if version < 8 else answer.groups[0].topics
+    response = await broker.send_request(fetch_request(version), version)
+    topics = response.topics if version < 8 else response.groups[0].topics
     ((name, topic_id, partitions),) = (
         (topic.name, getattr(topic, "topic_id", ZERO_UUID), topic.partitions) for topic in topics
     )
@@ -88,7 +88,7 @@ async def test_offsets_are_fetched_in_every_version(broker: GroupBroker, version
         (1, -1, ""),
     ]
     if version >= 8:
-        assert [p.committed_offset for p in answer.groups[1].topics[0].partitions] == [-1, -1]
+        assert [p.committed_offset for p in response.groups[1].topics[0].partitions] == [-1, -1]
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -96,8 +96,8 @@ async def test_all_offsets_are_fetched_in_every_version_that_can_ask_for_them(
     broker: GroupBroker, version: int
 ) -> None:
     await broker.send_request(commit_request(9, ("t", TOPIC_ID, 1)), 9)
-    answer = await broker.send_request(fetch_request(version, everything=True), version)
-    topics = answer.topics if version < 8 else answer.groups[0].topics
+    response = await broker.send_request(fetch_request(version, everything=True), version)
+    topics = response.topics if version < 8 else response.groups[0].topics
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1]]
 
 
@@ -114,8 +114,8 @@ async def test_repeated_partitions_are_returned_once(broker: GroupBroker, versio
             request.groups[0], topics=(replace(asked_by_group, partition_indexes=(1, 0) * 1_000),) * 2
         )
         request = replace(request, groups=(group, group))
-    answer = await broker.send_request(request, version)
-    (topics,) = (answer.topics,) if version < 8 else [each.topics for each in answer.groups]
+    response = await broker.send_request(request, version)
+    (topics,) = (response.topics,) if version < 8 else [each.topics for each in response.groups]
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1, 0]]
 
 
@@ -126,10 +126,10 @@ async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: GroupB
         for topic_id in (UNKNOWN_ID, TOPIC_ID)
     )
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
-    answer = await broker.send_request(request, 10)
+    response = await broker.send_request(request, 10)
     assert [
         (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].committed_offset)
-        for topic in answer.groups[0].topics
+        for topic in response.groups[0].topics
     ] == [(UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID, -1), (TOPIC_ID, 0, 5)]
 
 
@@ -139,8 +139,8 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_id(bro
     broker.image = image_after_records([broker_registration_record(1), *topic("t", new_id, 2)])
     requested = (OffsetFetchRequestTopics(topic_id=new_id, partition_indexes=(0,)),)
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
-    answer = await broker.send_request(request, 10)
-    assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+    response = await broker.send_request(request, 10)
+    assert response.groups[0].topics[0].partitions[0].committed_offset == -1
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -150,19 +150,19 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
     """No coordinator removed the old topic's offsets; a consumer of the new topic must not skip records."""
     await broker.send_request(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     broker.image = image_after_records([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
-    answer = await broker.send_request(fetch_request(version), version)
-    topics = answer.topics if version < 8 else answer.groups[0].topics
+    response = await broker.send_request(fetch_request(version), version)
+    topics = response.topics if version < 8 else response.groups[0].topics
     assert [p.committed_offset for each in topics for p in each.partitions] == [-1, -1]
     if version >= 2:
-        answer = await broker.send_request(fetch_request(version, everything=True), version)
-        assert (answer.topics if version < 8 else answer.groups[0].topics) == ()
+        response = await broker.send_request(fetch_request(version, everything=True), version)
+        assert (response.topics if version < 8 else response.groups[0].topics) == ()
     await broker.send_request(commit_request(9, ("t", ZERO_UUID, 1)), 9)
-    answer = await broker.send_request(fetch_request(version), version)
-    topics = answer.topics if version < 8 else answer.groups[0].topics
+    response = await broker.send_request(fetch_request(version), version)
+    topics = response.topics if version < 8 else response.groups[0].topics
     assert [p.committed_offset for each in topics for p in each.partitions] == [-1, 5]
     if version >= 2:
-        answer = await broker.send_request(fetch_request(version, everything=True), version)
-        topics = answer.topics if version < 8 else answer.groups[0].topics
+        response = await broker.send_request(fetch_request(version, everything=True), version)
+        topics = response.topics if version < 8 else response.groups[0].topics
         assert [[p.partition_index for p in each.partitions] for each in topics] == [[1]]
 
 
@@ -176,9 +176,9 @@ async def test_offsets_are_deleted_for_partitions_that_exist(broker: GroupBroker
             OffsetDeleteRequestTopic(name="u", partitions=partitions),
         ),
     )
-    answer = await broker.send_request(request, 0)
+    response = await broker.send_request(request, 0)
     unknown_group = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [[p.error_code for p in topic.partitions] for topic in answer.topics] == [
+    assert [[p.error_code for p in topic.partitions] for topic in response.topics] == [
         [0, unknown_group],
         [unknown_group, unknown_group],
     ]

@@ -151,9 +151,9 @@ def test_a_rebalance_without_joins_is_extended_while_static_members_have_session
 def test_remove_members_removes_a_static_member_by_its_instance_id() -> None:
     fixture = GroupCoordinatorFixture()
     ids = form_group(fixture, "a", "b")
-    answer = fixture.leave(("", "b"))
-    assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "b")
-    assert answer.members[0].error_code == 0
+    response = fixture.leave(("", "b"))
+    assert (response.members[0].member_id, response.members[0].group_instance_id) == ("", "b")
+    assert response.members[0].error_code == 0
     assert fixture.heartbeat(ids["b"], 1, instance="b") is ErrorCode.UNKNOWN_MEMBER_ID
     assert fixture.heartbeat(ids["a"], 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
 

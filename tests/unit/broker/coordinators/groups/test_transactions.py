@@ -98,12 +98,12 @@ async def one_step(node: TransactionalNode, model: Model, chance: random.Random,
             model.end(producer_id, commit=commit)
         case "fenced":
             commit = chance.random() < 0.5
-            answer = await node.end(OFFSETS, commit=commit, producer_id=producer_id, coordinator_epoch=0)
+            errors = await node.end(OFFSETS, commit=commit, producer_id=producer_id, coordinator_epoch=0)
             # This epoch is the newest until a coordinator has used a higher one.
-            if answer == {OFFSETS: ErrorCode.NONE}:
+            if errors == {OFFSETS: ErrorCode.NONE}:
                 model.end(producer_id, commit=commit)
             else:
-                assert answer == {OFFSETS: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+                assert errors == {OFFSETS: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
         case "delete" if model.written:
             await node.delete_offset(partition)
             model.delete(partition)

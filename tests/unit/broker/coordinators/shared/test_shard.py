@@ -177,7 +177,7 @@ async def test_a_batch_that_is_never_committed_fails_every_command_and_is_loaded
     assert shard.diverged_count == 1
 
 
-async def test_a_batch_that_is_not_committed_in_time_is_answered_once() -> None:
+async def test_a_batch_that_is_not_committed_in_time_gets_one_response() -> None:
     shard = TableShard(ADAPTIVE_LINGER)
     shard.log.holds_commits = True
     shard.put_batched("k", "a")
@@ -315,7 +315,7 @@ async def test_a_response_that_cannot_be_sent_does_not_affect_the_other_commands
     assert "Cannot pass on the result" in caplog.text
 
 
-async def test_a_defect_of_the_replay_answers_the_commands_of_the_batch() -> None:
+async def test_a_defect_of_the_replay_fails_the_commands_of_the_batch() -> None:
     """Without that, their clients would wait forever."""
     shard = TableShard(ADAPTIVE_LINGER)
     reported: list[object] = []

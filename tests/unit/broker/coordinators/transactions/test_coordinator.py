@@ -139,7 +139,7 @@ def test_a_new_coordinator_completes_prepared_transactions_without_partitions() 
     assert fixture.state is S.COMPLETE_ABORT
 
 
-def test_a_commit_without_response_is_answered_by_the_new_coordinator() -> None:
+def test_a_commit_without_response_gets_one_from_the_new_coordinator() -> None:
     """redpanda#3501: the response for a committed transaction was an error."""
     fixture = ongoing_transaction()
     fixture.end((7, 3), True)

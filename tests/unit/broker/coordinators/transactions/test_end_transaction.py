@@ -102,7 +102,7 @@ def test_from_version_2_every_end_returns_the_next_epoch() -> None:
         4,
         3,
     )
-    assert fixture.end((7, 3), True) == (7, 4), "the answer that was lost"
+    assert fixture.end((7, 3), True) == (7, 4), "the response that was lost"
     fixture.add((7, 4), A)
     assert fixture.end((7, 4), False) == (7, 5)
 

@@ -162,7 +162,7 @@ async def test_a_request_not_started_when_the_node_stops_does_not_delay_others()
         (IncompleteCoordinator(), ErrorCode.UNKNOWN_SERVER_ERROR),
         (FailingChannel(), ErrorCode.NETWORK_EXCEPTION),
     ],
-    ids=["an answer without the transaction", "an answer without its partitions", "a bug"],
+    ids=["a response without the transaction", "a response without its partitions", "a bug"],
 )
 async def test_invalid_responses_verify_nothing(
     brokers: UnresponsiveCoordinator | IncompleteCoordinator | FailingChannel, expected: ErrorCode

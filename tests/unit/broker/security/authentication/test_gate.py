@@ -30,8 +30,8 @@ async def test_a_client_with_the_right_plain_password_is_served() -> None:
     async with serve_with_gate() as gate:
         response = await gate.handshake()
         assert (response.error_code, response.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256"))
-        answer = await gate.authenticate(ALICE)
-        assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 0)
+        outcome = await gate.authenticate(ALICE)
+        assert (outcome.error_code, outcome.auth_bytes, outcome.session_lifetime_ms) == (0, b"", 0)
         assert await gate.is_served()
         assert gate.served == [(3, "User:alice")]
 
@@ -72,8 +72,8 @@ async def test_api_versions_is_served_again_after_an_unsupported_version() -> No
 async def test_every_version_of_sasl_authenticate(version: int) -> None:
     async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
-        answer = await gate.authenticate(ALICE, version)
-        assert (answer.error_code, answer.session_lifetime_ms) == (0, 5000 if version else 0)
+        response = await gate.authenticate(ALICE, version)
+        assert (response.error_code, response.session_lifetime_ms) == (0, 5000 if version else 0)
 
 
 async def test_messages_are_frames_after_a_handshake_of_version_0() -> None:
@@ -123,8 +123,8 @@ async def test_pipelined_requests_are_not_served_after_a_failure() -> None:
         await gate.handshake()
         await gate.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
         await gate.send(MetadataRequest(), 9)
-        answer = await gate.receive(SaslAuthenticateResponse, 2)
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        response = await gate.receive(SaslAuthenticateResponse, 2)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await gate.client.is_closed()
         assert gate.served == []
 
@@ -139,14 +139,14 @@ async def test_a_mechanism_that_is_not_enabled(mechanism: str) -> None:
 
 
 async def test_unknown_user_and_wrong_password_get_the_same_response() -> None:
-    answers = set()
+    responses = set()
     for message in (b"\0alice\0wrong", b"\0eve\0geheim"):
         async with serve_with_gate() as gate:
             await gate.handshake()
-            answers.add(await gate.authenticate(message))
+            responses.add(await gate.authenticate(message))
             assert await gate.client.is_closed()
-    (answer,) = answers
-    assert answer.error_message == "Authentication failed: Invalid username or password"
+    (response,) = responses
+    assert response.error_message == "Authentication failed: Invalid username or password"
 
 
 async def test_an_unknown_user_of_scram_fails_with_its_proof() -> None:
@@ -155,9 +155,9 @@ async def test_an_unknown_user_of_scram_fails_with_its_proof() -> None:
         await gate.handshake("SCRAM-SHA-256")
         first = await gate.authenticate(client.first())
         assert first.error_code == 0
-        answer = await gate.authenticate(client.respond(first.auth_bytes))
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert answer.error_message == (
+        response = await gate.authenticate(client.respond(first.auth_bytes))
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message == (
             "Authentication failed during authentication due to invalid credentials "
             "with SASL mechanism SCRAM-SHA-256"
         )
@@ -250,8 +250,8 @@ async def test_cve_2026_33558_failures_are_logged_without_secrets(caplog: pytest
     caplog.set_level(logging.DEBUG)
     async with serve_with_gate() as gate:
         await gate.handshake()
-        answer = await gate.authenticate(b"\0alice\0canary-password")
+        response = await gate.authenticate(b"\0alice\0canary-password")
         assert await gate.client.is_closed()
     assert "Invalid username or password" in caplog.text
-    assert "canary" not in caplog.text + repr(answer) + repr(CONFIG)
+    assert "canary" not in caplog.text + repr(response) + repr(CONFIG)
     assert "geheim" not in caplog.text + repr(CONFIG)

@@ -128,9 +128,9 @@ async def test_a_principal_cannot_change() -> None:
         await gate.authenticate(ALICE)
         gate.clock.advance_ns(4000 * 1_000_000)
         await gate.handshake()
-        answer = await gate.authenticate(encode_plain("bob", "secret"))
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert answer.error_message is not None and "Cannot change principals" in answer.error_message
+        response = await gate.authenticate(encode_plain("bob", "secret"))
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message is not None and "Cannot change principals" in response.error_message
         assert await gate.client.is_closed()
 
 
@@ -183,8 +183,8 @@ async def log_in_by_token(gate: GateFixture, token_id: str = "token-1") -> SaslA
 
 async def test_a_client_with_a_token_is_its_owner_until_the_token_expires() -> None:
     async with serve_with_gate() as gate:
-        answer = await log_in_by_token(gate)
-        assert (answer.error_code, answer.session_lifetime_ms) == (0, 10_000)
+        response = await log_in_by_token(gate)
+        assert (response.error_code, response.session_lifetime_ms) == (0, 10_000)
         assert await gate.is_served()
         assert (gate.served, gate.with_token) == ([(3, "User:alice")], [True])
         gate.clock.advance_ns(10_001 * 1_000_000)
@@ -207,16 +207,16 @@ async def test_a_client_without_a_token_is_not_marked() -> None:
 
 
 async def test_expired_and_unknown_tokens_get_the_response_of_an_unknown_user() -> None:
-    answers = set()
+    responses = set()
     for token_id, expires in (("token-1", True), ("token-2", False)):
         async with serve_with_gate() as gate:
             if expires:
                 gate.clock.advance_ns(10_001 * 1_000_000)
-            answers.add(await log_in_by_token(gate, token_id))
+            responses.add(await log_in_by_token(gate, token_id))
             assert await gate.client.is_closed()
-    (answer,) = answers
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert answer.error_message == (
+    (response,) = responses
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == (
         "Authentication failed during authentication due to invalid credentials "
         "with SASL mechanism SCRAM-SHA-256"
     )

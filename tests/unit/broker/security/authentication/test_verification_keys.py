@@ -91,24 +91,24 @@ async def test_a_node_starts_without_its_provider_and_recovers(
     provider: IdentityProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    provider.answer = lambda path: (503, b"canary")
+    provider.response_to = lambda path: (503, b"canary")
     async with run_keys(provider.url + KEYS_PATH) as keys:
         assert not is_accepted(keys, OLD)
         assert "(HTTP status 503); retrying in 10 ms with 0 keys in use" in caplog.text
-        provider.answer = None
+        provider.response_to = None
         await eventually(lambda: is_accepted(keys, OLD))
     assert "canary" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [(500, b"canary"), (200, b"canary"), (200, b'{"keys": []}'), (302, b"/canary"), (200, b"x" * 2_000_000)],
 )
 async def test_the_known_keys_stay_in_use_while_the_provider_fails(
-    provider: IdentityProvider, caplog: pytest.LogCaptureFixture, answer: tuple[int, bytes]
+    provider: IdentityProvider, caplog: pytest.LogCaptureFixture, response: tuple[int, bytes]
 ) -> None:
     async with run_keys(provider.url + KEYS_PATH, refresh_ms=20) as keys:
-        provider.answer = lambda path: answer
+        provider.response_to = lambda path: response
         await eventually(lambda: "Cannot fetch the keys" in caplog.text)
         assert is_accepted(keys, OLD)
     assert "canary" not in caplog.text

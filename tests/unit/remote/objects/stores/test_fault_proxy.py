@@ -67,8 +67,8 @@ def get(proxy: FaultProxy, path: str = "/a", timeout_s: float = 20) -> tuple[int
     connection = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=timeout_s)
     try:
         connection.request("GET", path, headers={"Range": "bytes=1-2"})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 

@@ -183,11 +183,11 @@ def test_a_directory_deleted_during_its_creation_is_recreated(
     """mkdir reports that the directory exists; before makedirs checks it, a deletion removes it."""
     store = LocalDirectoryStore(str(tmp_path))
     real_makedirs = os.makedirs
-    answers = [FileExistsError("t"), FileNotFoundError("t")]
+    errors = [FileExistsError("t"), FileNotFoundError("t")]
 
     def makedirs(path: str, exist_ok: bool) -> None:
-        if answers:
-            raise answers.pop()
+        if errors:
+            raise errors.pop()
         real_makedirs(path, exist_ok=exist_ok)
 
     monkeypatch.setattr(os, "makedirs", makedirs)

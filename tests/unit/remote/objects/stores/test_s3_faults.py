@@ -62,7 +62,7 @@ FAULTS = {
     "internal error": server_error(),
     "slow down": slow_down(),
     "reset": reset(),
-    "lost answer": lost_response(),
+    "lost response": lost_response(),
     "silence": silence(),
     "body gone": truncate(keep=0),
     "body torn": truncate(keep=100),
@@ -72,7 +72,7 @@ FAULTS = {
 
 class Operation(NamedTuple):
     run: Callable[[ObjectStore], object]
-    answer: object
+    result: object
 
 
 OPERATIONS = {
@@ -99,7 +99,7 @@ def test_a_temporary_fault_is_retried(
     store.put("old", SMALL)
     operation = OPERATIONS[name]
     rule = proxy.inject(FAULTS[fault], times=1)
-    assert result_within(lambda: operation.run(store)) == operation.answer
+    assert result_within(lambda: operation.run(store)) == operation.result
     assert rule.hits == 1
     assert s3.uploads(bucket) == []
     if name.startswith("put"):
@@ -136,7 +136,7 @@ def test_under_a_permanent_fault_every_call_ends_with_the_correct_result_or_an_e
             assert not isinstance(outcome, RemoteResourceNotFound)
         else:
             assert FAULTS[fault].reaches_server
-            assert outcome == operation.answer
+            assert outcome == operation.result
     proxy.clear()
     # What could not be aborted is aborted by the next put of the same store.
     wait_until_passes(partial(put_afterwards, store), tolerated=(StoreUnavailable,))
@@ -160,7 +160,7 @@ def test_calls_fail_during_an_outage_and_succeed_after_it(
     for operation in OPERATIONS.values():
 
         def require_success(operation: Operation = operation) -> None:
-            assert operation.run(store) == operation.answer
+            assert operation.run(store) == operation.result
 
         # The timeouts are short: a call may also fail because this process was not scheduled.
         wait_until_passes(require_success, tolerated=(StoreUnavailable,))
