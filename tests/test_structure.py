@@ -39,7 +39,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
     "tidelog.clients.admin.admin:Admin": 55,
     "tidelog.clients.consumer.consumer:Consumer": 25,
-    # A facade: its offsets, appends, reads and truncations; all else are methods of its eleven parts.
+    # A facade: its offsets, appends, reads and truncations; all others are methods of its eleven parts.
     "tidelog.storage.log.partition_log:PartitionLog": 35,
     # The methods of the file system's port, and the faults.
     "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,

@@ -38,7 +38,7 @@ BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 # Words that have a term of the field in every name of a test.
 NOT_IN_TEST_NAMES = {
     "who|whoever|nobody|somebody|everybody": "the client, the broker, no replica, every member",
-    "told|tell|tells|hear|hears|heard|said|say": "notified, reported, received",
+    "told|tell|tells|hear|hears|heard|said|say|says": "notified, reported, received",
     "wish|wishes|believed|believes|thinks|speaks|minds": "request, accepted, assumed",
     "asker|stranger|strangers": "the requester, an unknown client",
     "answer|answers|answered|unanswered": "response, gets a response",

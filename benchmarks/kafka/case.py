@@ -124,7 +124,7 @@ class Growth:
 class Suite:
     """Cases with one subject; `what` is the sentence that the documents and `--list` show.
 
-    `growths` are computed from its rows at its end. `requirement` says what is missing if there are no cases.
+    `growths` are computed from its rows at its end. `requirement` states what is missing without cases.
     """
 
     name: str

@@ -87,7 +87,7 @@ def _consume(control: Connection, servers: str, topic: str, total: int) -> None:
     for place in places:
         place.offset = consumer.get_watermark_offsets(place, TIMEOUT_S)[1]
     consumer.assign(places)
-    consumer.poll(0.5)  # so that the fetches are under way
+    consumer.poll(0.5)  # so that fetches are in flight
     control.send("ready")
     found: list[tuple[int, float]] = []
     deadline = time.monotonic() + TIMEOUT_S + total

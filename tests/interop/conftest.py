@@ -12,7 +12,7 @@ from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tidelog.testing.embedded import EmbeddedCluster
 
-# `make test` has neither; it does not collect these tests, and so does not report them as skipped.
+# `make test` sets neither variable. It does not collect these tests, so it does not report them as skipped.
 NEEDED = {
     "test_opentelemetry_collector.py": "TIDELOG_OTEL_COLLECTOR",
     "test_mixed_group_migration.py": "TIDELOG_KAFKA_JARS",

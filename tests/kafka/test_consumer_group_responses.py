@@ -196,7 +196,7 @@ class Broker:
 
 
 class Sent(NamedTuple):
-    """The fields that a heartbeat has, and the partitions that it says the member owns."""
+    """The fields that a heartbeat has, and the partitions that the member owns according to it."""
 
     everything: bool = False
     topics: bool = False

@@ -33,7 +33,7 @@ TRACEBACK_VARIABLE: Final = "TIDELOG_TRACEBACK"
 
 
 class UsageFailure(Exception):
-    """The command was used wrongly; the text says how."""
+    """The command was used wrongly; the text states how."""
 
 
 class Terminated(Exception):

@@ -1,6 +1,6 @@
-"""The ways of `tidelog group reset-offsets`, their values, and its CSV files. Pure.
+"""The methods of `tidelog group reset-offsets`, their values, and its CSV files. Pure.
 
-Source: ConsumerGroupCommandOptions and OffsetsUtils of Apache Kafka 4.3: the same ways, and the same files.
+Source: ConsumerGroupCommandOptions and OffsetsUtils of Apache Kafka 4.3: the same methods and files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:?\d\d)?")
 
 
-class ResetWay(Enum):
+class ResetMethod(Enum):
     """How the new offset of a partition is found; the value is the name of the option."""
 
     TO_EARLIEST = "--to-earliest"
@@ -39,14 +39,14 @@ class ResetWay(Enum):
     FROM_FILE = "--from-file"
 
 
-TIME_WAYS: Final = frozenset({ResetWay.TO_DATETIME, ResetWay.BY_DURATION})
+TIME_METHODS: Final = frozenset({ResetMethod.TO_DATETIME, ResetMethod.BY_DURATION})
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """A way with its value: `number` is an offset, a shift or a time in ms; `offsets` are those of a file."""
+    """A method with its value: `number` is an offset, a shift or a time in ms; `offsets` are of a file."""
 
-    way: ResetWay
+    method: ResetMethod
     number: int = 0
     offsets: Mapping[TopicPartition, Offset] = field(default_factory=dict)
 
@@ -62,24 +62,24 @@ class OffsetReset:
         """Return the new offset of a partition, whose log extends from `beginning` to `end` (exclusive).
 
         `at_time` is the first offset at or after the time; None if all records are older. Offsets outside the
-        log become its nearest bound. Errors: UsageFailure if nothing is committed and the way needs it.
+        log become its nearest bound. Errors: UsageFailure if nothing is committed and the method needs it.
         """
-        match self.way:
-            case ResetWay.TO_EARLIEST:
+        match self.method:
+            case ResetMethod.TO_EARLIEST:
                 return beginning
-            case ResetWay.TO_LATEST:
+            case ResetMethod.TO_LATEST:
                 return end
-            case ResetWay.TO_DATETIME | ResetWay.BY_DURATION:
+            case ResetMethod.TO_DATETIME | ResetMethod.BY_DURATION:
                 return end if at_time is None else at_time
-            case ResetWay.TO_CURRENT:
+            case ResetMethod.TO_CURRENT:
                 wanted = end if committed is None else committed
-            case ResetWay.SHIFT_BY:
+            case ResetMethod.SHIFT_BY:
                 if committed is None:
                     raise UsageFailure(f"--shift-by: the group has no committed offset of {partition}")
                 wanted = committed + self.number
-            case ResetWay.TO_OFFSET:
+            case ResetMethod.TO_OFFSET:
                 wanted = self.number
-            case ResetWay.FROM_FILE:
+            case ResetMethod.FROM_FILE:
                 wanted = self.offsets[partition]
         return min(max(wanted, beginning), end)
 

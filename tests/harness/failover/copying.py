@@ -1,7 +1,8 @@
 """`python -m tests.harness.failover.copying`: exactly once while nodes are killed, stopped and paused.
 
-Three processes; two copiers of ours consume, transform and produce in transactions, and every fifth of their
-transactions fails deliberately. A killed node returns before the next one fails.
+Three nodes in separate processes. Two copiers, which use Tidelog's clients, consume, transform and produce
+in transactions. Every fifth of their transactions fails deliberately. A killed node returns before the next
+one fails.
 """
 
 from __future__ import annotations

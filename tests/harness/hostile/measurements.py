@@ -34,7 +34,7 @@ INTERVAL_NS: Final = {
 }
 
 PENDING_NS_MIN: Final = 200 * NANOSECONDS_PER_MS
-"""A request counts as pending from this age on; before, its response may be on the way to the harness."""
+"""A request counts as pending from this age on; the response to a newer one may be in flight."""
 
 
 class Sample(NamedTuple):

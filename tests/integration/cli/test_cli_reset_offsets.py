@@ -83,7 +83,7 @@ def test_each_way_sets_the_offset_within_the_bounds_of_the_log(
     assert committed_offset(servers, group) == offset
 
 
-def test_a_dry_run_changes_nothing_and_says_so(servers: str, group: str) -> None:
+def test_a_dry_run_changes_nothing_and_reports_it(servers: str, group: str) -> None:
     result = tidelog("group", "reset-offsets", group, "--all-topics", "--to-earliest", bootstrap=servers)
     assert result.stdout.splitlines()[1].split() == ["tides", "0", "6", "2"]
     assert result.stderr == f"tidelog: dry run: --execute resets 1 offset of group '{group}'\n"

@@ -65,7 +65,7 @@ def test_an_expired_record_carries_the_error_of_the_connection(misconfigured: st
     assert "1 of 1 record was not written: 1 record for tides-0 expired" in result.stderr, result.stderr
 
 
-def test_consume_says_that_the_topic_does_not_exist_and_waits_for_it() -> None:
+def test_consume_reports_that_the_topic_does_not_exist_and_waits_for_it() -> None:
     with EmbeddedCluster() as cluster:
         servers = cluster.bootstrap_servers
         with start("consume", "tides", "-n", "1", bootstrap=servers) as command:

@@ -71,7 +71,7 @@ class Faults:
         self._start_ended()
 
     def _start_ended(self) -> None:
-        """Start nodes that have ended, again and again: a clean stop or a failure may still be under way."""
+        """Start nodes that have ended, again and again: a clean stop or a failure may be in progress."""
         for node in self._cluster.nodes.values():
             if not node.is_running:
                 node.start()

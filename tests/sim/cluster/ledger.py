@@ -47,7 +47,7 @@ class Ledger:
         for partition, values in self.read.items():
             for offset, value in values.items():
                 if final[partition].get(offset) != value:
-                    raise Violation(f"{value!r} was read at {partition} offset {offset} and is not there now")
+                    raise Violation(f"{value!r} was read at {partition} offset {offset} and is missing now")
 
 
 def check_order(partition: TopicPartition, values: dict[int, bytes], batches: Iterable[StoredBatch]) -> int:
@@ -67,7 +67,7 @@ def check_order(partition: TopicPartition, values: dict[int, bytes], batches: It
         value = values[offset]
         session, _, number = value.rpartition(b"-")
         if int(number) <= last.get((session, epoch), -1):
-            raise Violation(f"{value!r} at {partition} {offset} is behind itself or a later record")
+            raise Violation(f"{value!r} at {partition} {offset} follows itself or a later record")
         last[session, epoch] = int(number)
         if value in written:
             if epoch == 0:

@@ -252,7 +252,7 @@ def leaders_get_fetches_of_a_majority(cluster: SimulatedCluster, node: SimNode) 
     if cluster.now - last > cluster.quiet_max:
         raise Violation(
             "leaders_get_fetches_of_a_majority",
-            f"node {node.id} leads epoch {quorum.epoch} at {cluster.now}, a majority was there at {last}",
+            f"node {node.id} leads epoch {quorum.epoch} at {cluster.now}, a majority last fetched at {last}",
         )
 
 

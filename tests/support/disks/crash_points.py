@@ -40,7 +40,7 @@ def crash_points(
 
     `prepare` creates the durable state before each run. The last crash is after the end of the workload.
     `skips_repeated`: the check depends on the disk and the progress only, so a crash after which both equal
-    those of an earlier one is not yielded. Two thirds of the crashes may be such.
+    those of an earlier one is not yielded. Up to two thirds of the crashes are not yielded for this reason.
     """
     operation = 0
     yielded: set[tuple[bytes, str]] = set()

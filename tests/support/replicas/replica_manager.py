@@ -98,7 +98,7 @@ class Replicas:
         self._created = 0
 
     def defer_log_work(self) -> ManualLogWork:
-        """Let the test create and retire logs from now on; before, that is done with each delta."""
+        """Let the test create and retire logs from now on; until then, each delta does that."""
         self._defers_log_work = True
         return self.log_work
 

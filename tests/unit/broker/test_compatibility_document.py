@@ -50,7 +50,7 @@ def text_of(lowest: int, highest: int) -> str:
     return str(lowest) if lowest == highest else f"{lowest}-{highest}"
 
 
-def test_the_keys_without_effect_are_those_whose_documentation_says_so() -> None:
+def test_the_keys_without_effect_are_those_whose_documentation_states_it() -> None:
     without_effect = {
         key
         for key, definition in BROKER_CONFIGS.items()

@@ -133,7 +133,7 @@ def test_concurrent_produces_are_appended_in_order(producer: Producer) -> None:
     producer.end(commit=True)
     wait_until(lambda: producer.stable_end() == 5)
 
-    # The next transaction begins at once, with a new epoch, while the markers may be under way.
+    # The next transaction begins at once, with a new epoch, while the markers may be in flight.
     (first,) = producer.send(0)
     assert ErrorCode(first.error_code) in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
     wait_until(lambda: not producer.send(0)[0].error_code)

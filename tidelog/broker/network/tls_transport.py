@@ -157,7 +157,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._memory.after(self._session.rest)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Use `nbytes` further bytes of ciphertext."""
+        """Decrypt `nbytes` further bytes of ciphertext, and deliver the plaintext."""
         session = self._session
         if self._has_stream_ended or self._state is not _OPEN:
             return
@@ -194,7 +194,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # ---- called by the connection
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the TLS state as "ssl_object", and what else the plain transport returns."""
+        """Return the TLS state as "ssl_object", and other values of the plain transport."""
         if name == "ssl_object":
             return self._session.tls
         return default if self._transport is None else self._transport.get_extra_info(name, default)

@@ -20,7 +20,7 @@ def start_banner(config: BrokerConfig, version: str) -> str:
 def keys_without_effect(config: BrokerConfig) -> list[str]:
     """Return the keys that are set to another value than the default and have no effect.
 
-    The documentation of such a key says so.
+    The documentation of such a key states it.
     """
     return sorted(
         key

@@ -51,7 +51,7 @@ _REGISTERED_AT_ONCE: Final = 100
 LISTED_AGAIN: Final = 100
 """The newest known segments, which each listing contains: an unclean election may add segments below them."""
 COMPLETE_LISTING_MS: Final = 600_000
-"""The time between complete listings, which also find segments below these, and what else was deleted."""
+"""The time between complete listings, which also find segments below these, and other deleted segments."""
 CHECKED_AT_START_MAX: Final = 100
 """The oldest segments whose manifests are requested in one interval, if the source has deleted so many."""
 SEGMENTS_PER_SLICE: Final = 500

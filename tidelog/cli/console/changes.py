@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.groups.offsets import reset_group
-from tidelog.cli.offset_reset import OffsetReset, ResetWay
+from tidelog.cli.offset_reset import OffsetReset, ResetMethod
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
@@ -20,13 +20,13 @@ from tidelog.protocol.errors import KafkaError
 PARTITIONS_MAX: Final = 10_000
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
-_WAYS: Final = {
-    "earliest": ResetWay.TO_EARLIEST,
-    "latest": ResetWay.TO_LATEST,
-    "offset": ResetWay.TO_OFFSET,
-    "timestamp_ms": ResetWay.TO_DATETIME,
+_METHODS: Final = {
+    "earliest": ResetMethod.TO_EARLIEST,
+    "latest": ResetMethod.TO_LATEST,
+    "offset": ResetMethod.TO_OFFSET,
+    "timestamp_ms": ResetMethod.TO_DATETIME,
 }
-_WAYS_WITH_NUMBER: Final = frozenset({"offset", "timestamp_ms"})
+_METHODS_WITH_NUMBER: Final = frozenset({"offset", "timestamp_ms"})
 
 
 class InvalidChangeError(ValueError):
@@ -72,11 +72,11 @@ async def reset_offsets(admin: Admin, group: str, document: Mapping[str, Any]) -
     `to` is earliest, latest, offset or timestamp_ms; the last two are the value `number`. Errors: KafkaError.
     """
     to = _text(document, "to", is_required=True)
-    if to not in _WAYS:
-        raise InvalidChangeError(f"to={to}: allowed are {', '.join(_WAYS)}")
+    if to not in _METHODS:
+        raise InvalidChangeError(f"to={to}: allowed are {', '.join(_METHODS)}")
     topic = _text(document, "topic", is_required=True)
-    number = _number(document, "number", 0, _INT64_MAX, None if to in _WAYS_WITH_NUMBER else 0)
-    reset = OffsetReset(_WAYS[to], number)
+    number = _number(document, "number", 0, _INT64_MAX, None if to in _METHODS_WITH_NUMBER else 0)
+    reset = OffsetReset(_METHODS[to], number)
     try:
         plan, results = await reset_group(
             admin, group, [topic], reset, execute=document.get("execute") is True

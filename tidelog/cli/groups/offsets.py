@@ -16,9 +16,9 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.offset_reset import (
-    TIME_WAYS,
+    TIME_METHODS,
     OffsetReset,
-    ResetWay,
+    ResetMethod,
     offsets_text,
     parse_datetime,
     parse_duration,
@@ -61,50 +61,50 @@ class PlannedOffset:
 
 @dataclass(frozen=True, slots=True)
 class RequestedReset:
-    """A way, and the value of its option."""
+    """A method, and the value of its option."""
 
-    way: ResetWay
+    method: ResetMethod
     value: object
 
     def resolve(self, group: str) -> OffsetReset:
         """Parse the value; read the file. Errors: UsageFailure; OSError."""
-        match self.way, self.value:
-            case ResetWay.TO_DATETIME, str(text):
-                return OffsetReset(self.way, parse_datetime(text))
-            case ResetWay.BY_DURATION, str(text):
-                return OffsetReset(self.way, SystemClock().wall_ms() - parse_duration(text))
-            case ResetWay.FROM_FILE, Path() as path:
-                return OffsetReset(self.way, offsets=read_offsets(path.read_text(), group, str(path)))
+        match self.method, self.value:
+            case ResetMethod.TO_DATETIME, str(text):
+                return OffsetReset(self.method, parse_datetime(text))
+            case ResetMethod.BY_DURATION, str(text):
+                return OffsetReset(self.method, SystemClock().wall_ms() - parse_duration(text))
+            case ResetMethod.FROM_FILE, Path() as path:
+                return OffsetReset(self.method, offsets=read_offsets(path.read_text(), group, str(path)))
             case _, int(number):
-                return OffsetReset(self.way, number)
-        raise AssertionError(f"{self.way}={self.value!r}")
+                return OffsetReset(self.method, number)
+        raise AssertionError(f"{self.method}={self.value!r}")
 
 
-def _way(name: str, kind: Any, text: str, **options: Any) -> Parameter:
+def _method(name: str, kind: Any, text: str, **options: Any) -> Parameter:
     option = typer.Option(f"--{name.replace('_', '-')}", help=text, **options)
     default = False if kind is bool else None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-_WAYS: Final = (
-    _way("to_earliest", bool, "To the first offset."),
-    _way("to_latest", bool, "To the end of the log."),
-    _way("to_current", bool, "To the committed offset; to the end of the log if there is none."),
-    _way("to_offset", int | None, "To this offset.", metavar="N", min=0),
-    _way("shift_by", int | None, "By N records; back if N is negative.", metavar="N"),
-    _way("to_datetime", str | None, "To a time in UTC: YYYY-MM-DDTHH:mm:SS[.sss].", metavar="TIME"),
-    _way("by_duration", str | None, "To the time this long ago, such as PT2H.", metavar="DURATION"),
-    _way("from_file", Path | None, "To the offsets in a CSV file.", metavar="FILE"),
+_METHODS: Final = (
+    _method("to_earliest", bool, "To the first offset."),
+    _method("to_latest", bool, "To the end of the log."),
+    _method("to_current", bool, "To the committed offset; to the end of the log if there is none."),
+    _method("to_offset", int | None, "To this offset.", metavar="N", min=0),
+    _method("shift_by", int | None, "By N records; back if N is negative.", metavar="N"),
+    _method("to_datetime", str | None, "To a time in UTC: YYYY-MM-DDTHH:mm:SS[.sss].", metavar="TIME"),
+    _method("by_duration", str | None, "To the time this long ago, such as PT2H.", metavar="DURATION"),
+    _method("from_file", Path | None, "To the offsets in a CSV file.", metavar="FILE"),
 )
 
 
 def _requested_reset(**values: object) -> RequestedReset:
-    """Return the only way that is given. Errors: UsageFailure."""
+    """Return the only method that is given. Errors: UsageFailure."""
     selected = [(name, value) for name, value in values.items() if value is not None and value is not False]
     if len(selected) != 1:
-        raise UsageFailure(f"give one of {', '.join(way.value for way in ResetWay)}")
+        raise UsageFailure(f"give one of {', '.join(method.value for method in ResetMethod)}")
     ((name, value),) = selected
-    return RequestedReset(ResetWay[name.upper()], value)
+    return RequestedReset(ResetMethod[name.upper()], value)
 
 
 def reset_offsets(
@@ -135,7 +135,7 @@ def reset_offsets(
 
 def require_one_scope(reset: OffsetReset, topics: list[str], *, all_topics: bool) -> None:
     """Raise UsageFailure unless exactly one of topics, all topics and a file is given."""
-    if bool(topics) + all_topics + (reset.way is ResetWay.FROM_FILE) != 1:
+    if bool(topics) + all_topics + (reset.method is ResetMethod.FROM_FILE) != 1:
         raise UsageFailure("give --topic, --all-topics or --from-file")
 
 
@@ -181,7 +181,7 @@ async def partitions_to_reset(
     admin: Admin, group: str, topics: list[str], committed: Iterable[TopicPartition], reset: OffsetReset
 ) -> list[TopicPartition]:
     """Return the partitions of the file or of `topics`; without both, those with committed offsets."""
-    if reset.way is ResetWay.FROM_FILE:
+    if reset.method is ResetMethod.FROM_FILE:
         return sorted(reset.offsets)
     if topics:
         return sorted(await partitions_of(admin, topics))
@@ -208,7 +208,7 @@ async def plan_offsets(
     """Return the new offset of each partition. Errors: KafkaError; UsageFailure."""
     beginnings = await listed_offsets(admin, partitions, OffsetSpec.EARLIEST)
     ends = await listed_offsets(admin, partitions, OffsetSpec.LATEST)
-    at_times = await listed_offsets(admin, partitions, reset.number) if reset.way in TIME_WAYS else {}
+    at_times = await listed_offsets(admin, partitions, reset.number) if reset.method in TIME_METHODS else {}
     return [
         PlannedOffset(
             *partition,
@@ -241,9 +241,9 @@ def print_plan(plan: list[PlannedOffset], *, export: bool, as_json: bool) -> Non
 
 def register(app: typer.Typer) -> None:
     """Add the command to `tidelog group`."""
-    app.command("reset-offsets")(connects(with_ways(reset_offsets)))
+    app.command("reset-offsets")(connects(with_reset_options(reset_offsets)))
 
 
-def with_ways(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` with the options of all ways instead of its parameter of type `RequestedReset`."""
-    return with_options(command, RequestedReset, _WAYS, _requested_reset)
+def with_reset_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` with the options of all methods instead of its parameter of type `RequestedReset`."""
+    return with_options(command, RequestedReset, _METHODS, _requested_reset)

@@ -29,7 +29,7 @@ from tidelog.cli.groups.offsets import (
     require_inactive,
     require_one_scope,
     set_offsets,
-    with_ways,
+    with_reset_options,
 )
 from tidelog.cli.offset_reset import OffsetReset
 from tidelog.cli.options import AsJson
@@ -69,7 +69,7 @@ class StreamsReset:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `tidelog streams-group`."""
-    app.command("reset-offsets")(connects(with_ways(reset_offsets)))
+    app.command("reset-offsets")(connects(with_reset_options(reset_offsets)))
     app.command("delete-offsets")(connects(delete_offsets))
 
 

@@ -66,7 +66,7 @@ def _dump_order(path: Path) -> tuple[str, bool, str]:
 
 
 class FileDumper:
-    """Prints the contents of files and returns the damage that it finds."""
+    """Prints the contents of files and returns the defects that it finds."""
 
     def __init__(
         self, output: Output, *, records: bool, choose_decoder: Callable[[Path], Decoder | None], quiet: bool
@@ -79,7 +79,7 @@ class FileDumper:
         self._verified_indexes: dict[str, bool] = {}
 
     def dump(self, path: Path) -> list[CorruptFile]:
-        """Print one file; return the damage of it and its indexes that was not returned before."""
+        """Print one file; return the defects of it and its indexes that were not returned before."""
         kind = kind_of(path)
         assert kind is not None, f"{path} was chosen although its format is unknown"
         self._line("dumping", {"path": str(path)})
@@ -89,9 +89,9 @@ class FileDumper:
             if kind in INDEX_SUFFIXES:
                 return self._index(path, kind)
             entries = entries_of(self._fs, path, kind)
-        except CorruptFile as damage:
+        except CorruptFile as defect:
             self._summary(path, kind, False, {})
-            return [] if self._verified_indexes.get(str(path)) is False else [damage]
+            return [] if self._verified_indexes.get(str(path)) is False else [defect]
         for entry in entries:
             self._line("entry", entry)
         self._summary(path, kind, True, {"entries": len(entries)})
@@ -109,7 +109,7 @@ class FileDumper:
 
     def _segment(self, path: Path, kind: str) -> list[CorruptFile]:
         inspection = SegmentInspection(self._fs, str(path), end_offset=_next_base_offset(path))
-        damages = inspection.damages
+        defects = inspection.defects
         decoder = self._choose_decoder(path)
         for batch in inspection.batches():
             self._batch(batch)
@@ -117,8 +117,8 @@ class FileDumper:
                 try:
                     self._batch_records(batch, decoder)
                 except DecodeError as error:
-                    damages.append(CorruptLog(str(path), batch.position, str(error)))
-        damaged_paths = {damage.path for damage in damages}
+                    defects.append(CorruptLog(str(path), batch.position, str(error)))
+        damaged_paths = {defect.path for defect in defects}
         for index_kind in INDEX_SUFFIXES:
             index_path = inspection.index_path(index_kind)
             self._verified_indexes[index_path] = index_path not in damaged_paths
@@ -129,7 +129,7 @@ class FileDumper:
             "size_bytes": inspection.size_bytes,
         }
         self._summary(path, kind, str(path) not in damaged_paths, fields)
-        return damages
+        return defects
 
     def _batch(self, batch: CheckedBatch) -> None:
         header = batch.header
@@ -181,10 +181,10 @@ class FileDumper:
             count = index.entry_count
         finally:
             index.close()
-        damages = self._verify(path, kind)
+        defects = self._verify(path, kind)
         is_intact = self._verified_indexes.get(str(path), True)
         self._summary(path, kind, is_intact, {"entries": count})
-        return damages
+        return defects
 
     def _verify(self, path: Path, kind: str) -> list[CorruptFile]:
         """Verify an index against its segment, if there is one and the index was not verified before."""
@@ -193,9 +193,9 @@ class FileDumper:
             return []
         inspection = SegmentInspection(self._fs, str(log_path), index_kinds=(kind,))
         inspection.run()
-        damages = [damage for damage in inspection.damages if damage.path == str(path)]
-        self._verified_indexes[str(path)] = not damages
-        return damages
+        defects = [defect for defect in inspection.defects if defect.path == str(path)]
+        self._verified_indexes[str(path)] = not defects
+        return defects
 
 
 def _control(record: Record) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def dump(
 ) -> None:
     """Print and verify segments, indexes, snapshots and checkpoints.
 
-    Every batch of a segment is verified: its checksum, its offsets and its index entries. Each damage is
+    Every batch of a segment is verified: its checksum, its offsets and its index entries. Each defect is
     reported on standard error with file and position; the exit code is then 1.
     """
     for path in paths:
@@ -66,16 +66,16 @@ def dump(
     dumper = FileDumper(
         output, records=records, choose_decoder=lambda file: _decoder(file, decode, kind), quiet=quiet
     )
-    damages: list[CorruptFile] = []
+    defects: list[CorruptFile] = []
     for path in paths:
         files = list(files_to_dump(path))
         if not files:
             raise UsageFailure(f"{path} has no segments, indexes, snapshots, checkpoints or partitions")
         for file in files:
-            damages += dumper.dump(file)
-    for damage in damages:
-        complain(str(damage))
-    if damages:
+            defects += dumper.dump(file)
+    for defect in defects:
+        complain(str(defect))
+    if defects:
         raise typer.Exit(EXIT_FAILURE)
 
 

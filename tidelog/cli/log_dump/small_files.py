@@ -1,6 +1,6 @@
 """The entries of the small files of a log directory: snapshots of producers and checkpoints.
 
-Errors: CorruptFile, with the file and the position of the damage.
+Errors: CorruptFile, with the file and the position of the defect.
 """
 
 from __future__ import annotations

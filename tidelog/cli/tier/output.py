@@ -230,10 +230,10 @@ def print_explanation(
         print(f"\n{subject} is not in remote storage:")
         for reason in reasons:
             print(f"  {_reason_text(reason)}")
-    going = scheduled_deletions(view, count)
-    if going:
+    deletions = scheduled_deletions(view, count)
+    if deletions:
         print("\nnext segments to expire:")
-        print_table(("start", "end", "when", "reason"), [_departure_row(view, each) for each in going])
+        print_table(("start", "end", "when", "reason"), [_deletion_row(view, each) for each in deletions])
 
 
 def _reason_text(reason: UploadReason) -> str:
@@ -273,7 +273,7 @@ def _print_place(place: OffsetLocation, where: ByteRange | None) -> None:
         print(stored + (f" ({', '.join(how)})" if how else ""))
 
 
-def _departure_row(view: PartitionView, departure: ScheduledDeletion) -> tuple[object, ...]:
+def _deletion_row(view: PartitionView, departure: ScheduledDeletion) -> tuple[object, ...]:
     segment = departure.segment
     if departure.reason is not None:
         return segment.start_offset, segment.end_offset, "now", departure.reason.value

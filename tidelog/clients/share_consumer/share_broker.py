@@ -222,7 +222,7 @@ class ShareBroker:
                     acknowledged, is_renewal=bool(renewed), is_last=is_last
                 )
                 if renewed and connection.version_of(request.api_key) < _FIRST_VERSION_WITH_RENEWAL:
-                    text = f"broker {self._node_id} does not support to renew acquisition locks"
+                    text = f"broker {self._node_id} does not support the renewal of acquisition locks"
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
                 response = await connection.request(request, ShareAcknowledgeResponse)
             except (KafkaError, OSError) as error:

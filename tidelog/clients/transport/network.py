@@ -190,7 +190,7 @@ class Network:
     def _connect_done(self, key: _Key, task: asyncio.Task[BrokerConnection]) -> None:
         self._connecting.pop(key, None)
         if not task.cancelled():
-            task.exception()  # the waiting calls have it; otherwise asyncio would log it
+            task.exception()  # The waiting calls raise it; otherwise asyncio would log it.
 
     async def _connect(self, key: _Key) -> BrokerConnection:
         node_id, _ = key

@@ -1,7 +1,7 @@
 """Finds delegation tokens by the HMAC in a request.
 
 The metadata has no HMACs. They are computed once for each token. The index contains only a digest of each
-with a secret key, so that the time of a search says nothing about the HMACs of tokens.
+with a secret key, so that the time of a search reveals nothing about the HMACs of tokens.
 
 Invariant: after `find`, the index contains exactly the tokens of the given metadata.
 """

@@ -9,7 +9,7 @@
 | leader epochs | they increase, and within the segment they are those of the metadata |
 
 Bounds: one megabyte of the log, or one batch, and the small files. I/O: blocks; reads every byte once.
-Errors: RemoteStorageError if the store does not respond; damage is a finding.
+Errors: RemoteStorageError if the store does not respond; a defect is a finding.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class _SegmentCheck:
         except ValueError as error:
             self._add(Kind.WRONG_SIZE, "log", str(error))
         else:
-            self._add_damages(inspection.damages)
-            if all(damage.path != path for damage in inspection.damages):
+            self._add_defects(inspection.defects)
+            if all(defect.path != path for defect in inspection.defects):
                 self._findings += batches.findings()
                 self._check_transactions(batches, inspection, indexes)
         if IndexType.PRODUCER_SNAPSHOT in small_files:
@@ -124,20 +124,20 @@ class _SegmentCheck:
             except RemoteStorageError as error:
                 self._add_damage(index_type.value, error)
 
-    def _add_damages(self, damages: list[CorruptFile]) -> None:
-        for damage in damages:
-            suffix = "." + damage.path.rpartition(".")[2]
+    def _add_defects(self, defects: list[CorruptFile]) -> None:
+        for defect in defects:
+            suffix = "." + defect.path.rpartition(".")[2]
             kind = Kind.BAD_BATCH
             for index_type, index_suffix in _INDEXES.items():
                 if suffix == index_suffix:
                     kind = _KINDS[index_type]
-            self._add(kind, suffix.lstrip("."), damage.reason)
+            self._add(kind, suffix.lstrip("."), defect.reason)
 
     def _check_transactions(
         self, batches: _BatchChecks, inspection: SegmentInspection, indexes: dict[str, bytes]
     ) -> None:
         path = inspection.index_path(TXN_INDEX_SUFFIX)
-        if any(damage.path == path for damage in inspection.damages):
+        if any(defect.path == path for defect in inspection.defects):
             return
         indexed_aborts: set[Offset] = set()
         if path in indexes:
@@ -155,8 +155,8 @@ class _SegmentCheck:
     def _check_producers(self, data: bytes) -> None:
         try:
             entries = decode_snapshot(data, "producer snapshot")
-        except CorruptFile as damage:
-            self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", damage.reason)
+        except CorruptFile as defect:
+            self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", defect.reason)
             return
         last = max((entry.last_offset for entry in entries), default=-1)
         if last > self._metadata.end_offset:
@@ -168,8 +168,8 @@ class _SegmentCheck:
         try:
             entries = decode_leader_epochs(data, "leader epochs")
             check_leader_epochs("leader epochs", entries)
-        except CorruptFile as damage:
-            self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", damage.reason)
+        except CorruptFile as defect:
+            self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", defect.reason)
             return
         epochs = LeaderEpochCache.of(entries)
         stored = epochs.entries_in_range(metadata.start_offset, metadata.end_offset + 1)

@@ -35,7 +35,7 @@ class ReadErrors:
     """Converts errors of reads to the errors that clients receive, and logs those that operators need.
 
     Clients retry soon. Therefore the same damage is logged once per minute.
-    Bounds: the times of the last 1,000 damages are kept.
+    Bounds: the times of the last 1,000 damaged places are kept.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class ReadErrors:
             self._log_damage(partition, operation, str(error))
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {partition}: {error}") from error
         except (RemoteStorageError, RemoteMetadataError, OSError) as error:
-            if not isinstance(error, StoreUnavailable):  # the observer of the store reports an outage
+            if not isinstance(error, StoreUnavailable):  # The observer of the store reports an outage.
                 _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
             text = f"{operation} of {partition}: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error

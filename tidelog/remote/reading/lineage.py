@@ -137,7 +137,7 @@ def _serves_any_of(
     while offset < part.end_offset:
         served = manager.remote_log_segment_metadata(partition, epoch, offset)
         if served is None:
-            return False  # the part's own segment is being deleted meanwhile
+            return False  # The part's own segment is being deleted.
         if served.remote_log_segment_id == part.metadata.remote_log_segment_id:
             return True
         hidden = _part_in_epoch(served, epoch, offset, part.end_offset)

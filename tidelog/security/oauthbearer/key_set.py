@@ -84,7 +84,7 @@ class KeySet:
 
 
 def parse_key_set(text: bytes) -> KeySet:
-    """Return the usable keys of a JWKS. Raise ValueError, whose text has no contents, if there is none."""
+    """Return the usable keys of a JWKS. Raise ValueError if there is none; its text contains no keys."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

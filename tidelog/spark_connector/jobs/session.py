@@ -33,7 +33,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """Settings of a session. `master` None: this machine, or spark-submit's. `conf` overrides all else."""
+    """Settings of a session. `master` None: this machine, or spark-submit's. `conf` overrides the others."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)

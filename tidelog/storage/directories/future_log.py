@@ -22,7 +22,7 @@ lets the log use it. A crash leaves one of these states:
 | log, copy with the name of the log | the copy: the file REPLACEMENT_MARKER in it shows that it is newer |
 | `-delete`, copy with the name of the log | the copy |
 
-Threads: one thread at a time runs a step; all else is called by the owner of the log. Errors: OSError,
+Threads: one thread at a time runs a step; the owner of the log calls all other methods. Errors: OSError,
 StorageFailure; those of the log are a SourceFailure.
 Source: LogManager.replaceCurrentWithFutureLog of Apache Kafka 4.3, which keeps a second log object instead.
 """

@@ -26,7 +26,7 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 class OsFile(File):
     """A file of the operating system.
 
-    Invariant: `_size` is the file's size whenever no call is under way; writes go to explicit positions,
+    Invariant: `_size` is the file's size whenever no call is in progress; writes go to explicit positions,
     so a failed append cannot leave the next one at a wrong place.
     """
 

@@ -514,7 +514,7 @@ class PartitionLog:
     # -- retirement
 
     def retire(self) -> None:
-        """Open no file again, as the directory gets another name or is offline; readers keep open files."""
+        """Stop opening files, as the directory is renamed or offline; readers keep open files."""
         self.replacement.forget()
         self.segments.retire()
         self.epoch_file.retire()

@@ -68,7 +68,7 @@ def refuse_loss_of_tiering(
     Without it the log would start where its local part starts, and its remote part would be deleted later.
     """
     if not is_system_enabled and is_tiered(topic_partition, config, is_system_enabled=True):
-        allowed = f"topic {topic_partition.topic} has remote.storage.enable=true: end that or delete it first"
+        allowed = f"topic {topic_partition.topic} has remote.storage.enable=true: disable or delete it"
         raise ConfigError("remote.log.storage.system.enable", "false", allowed)
 
 
@@ -77,20 +77,20 @@ def local_retention(
 ) -> LocalRetention[S]:
     """Return the local segments of a tiered log that are too old, too many or below the log start.
 
-    Until the highest remote offset is reported, only segments below the log start are (KAFKA-20732).
+    Until the highest remote offset is reported, only those below the log start may be deleted (KAFKA-20732).
     """
     start = bounds._replace(log_start_offset=remote.local_log_start_offset)
     if config.remote_log_copy_disable:
         return LocalRetention(expired_segments(segments, RetentionLimits.of(config), start, now_ms), False)
     due = expired_segments(segments, _local_limits(config, remote), start, now_ms)
     remote_end = remote.highest_offset_in_remote_storage + 1
-    going = 0
+    deletable_count = 0
     for index in range(min(len(due), len(segments) - 1)):
         end = segments[index + 1].base_offset
         if end > max(remote_end, bounds.log_start_offset):
             break
-        going = index + 1
-    return LocalRetention(segments[:going], len(due) == len(segments) == going + 1)
+        deletable_count = index + 1
+    return LocalRetention(segments[:deletable_count], len(due) == len(segments) == deletable_count + 1)
 
 
 def _local_limits(config: LogConfig, remote: RemoteBounds) -> RetentionLimits:

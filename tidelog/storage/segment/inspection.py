@@ -3,14 +3,14 @@
     inspection = SegmentInspection(ReadOnlyFileSystem(), "/data/tides-0/00000000000000000000.log")
     for batch in inspection.batches():
         ...
-    for damage in inspection.damages:   # CorruptFile, each naming its file and the place in it
+    for defect in inspection.defects:   # CorruptFile, each naming its file and the place in it
         ...
 
 Checks of the batches: header and length, CRC-32C, offsets that rise and stay in the segment, leader
 epochs that never fall. Checks of the indexes: see `tidelog.storage.segment.index_checks`.
 
-Bounds: one chunk of the file at a time, one entry per index; at most one damage per file.
-I/O: reads only. Errors: OSError; damage is collected, not raised.
+Bounds: one chunk of the file at a time, one entry per index; at most one defect per file.
+I/O: reads only. Errors: OSError; defects are collected, not raised.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SegmentInspection:
         self.base_offset = base_offset_of(name) if LOG_SUFFIX in name else None
         self.end_offset = end_offset
         self._index_kinds = index_kinds
-        self.damages: list[CorruptFile] = []
+        self.defects: list[CorruptFile] = []
         self.batch_count = 0
         self.record_count = 0
         self.size_bytes = 0
@@ -100,7 +100,7 @@ class SegmentInspection:
         self._leader_epoch = -1
 
     def batches(self) -> Iterator[CheckedBatch]:
-        """Yield every batch up to the first damage in the segment itself; call it once."""
+        """Yield every batch up to the first defect in the segment itself; call it once."""
         file = self._fs.open(self.path, create=False)
         indexes: list[AnyIndex] = []
         try:
@@ -112,7 +112,7 @@ class SegmentInspection:
                 index.close()
 
     def run(self) -> None:
-        """Inspect all batches, only to collect damage."""
+        """Inspect all batches, only to collect defect."""
         for _ in self.batches():
             pass
 
@@ -124,21 +124,21 @@ class SegmentInspection:
                 for check in list(checks):
                     self._feed(checks, check, batch)
                 yield batch
-        except CorruptFile as damage:
-            # Index entries after the damage cannot be checked.
-            self.damages.append(damage)
+        except CorruptFile as defect:
+            # Index entries after the defect cannot be checked.
+            self.defects.append(defect)
             return
         for check in checks:
             try:
                 check.at_end(file.size(), self.next_offset - 1)
-            except CorruptIndex as damage:
-                self.damages.append(damage)
+            except CorruptIndex as defect:
+                self.defects.append(defect)
 
     def _feed(self, checks: list[IndexCheck], check: IndexCheck, batch: CheckedBatch) -> None:
         try:
             check.saw(batch)
-        except CorruptIndex as damage:
-            self.damages.append(damage)
+        except CorruptIndex as defect:
+            self.defects.append(defect)
             checks.remove(check)
 
     def _require_place(self, file: File, batch: CheckedBatch) -> None:
@@ -181,8 +181,8 @@ class SegmentInspection:
                 continue
             try:
                 index = open_index(self._fs, path, kind, self.base_offset)
-            except CorruptIndex as damage:
-                self.damages.append(damage)
+            except CorruptIndex as defect:
+                self.defects.append(defect)
                 continue
             indexes.append(index)
             checks.append(_check_of(index))

@@ -81,7 +81,7 @@ class Segments:
         return self._segments[bisect_right(self._base_offsets, offset) :]
 
     def retire(self) -> None:
-        """Open no file again, as the directory gets another name; files that readers use stay open."""
+        """Stop opening files, as the directory is renamed; files that readers use stay open."""
         for segment in self._segments:
             segment.files.retire(has_path=False)
 

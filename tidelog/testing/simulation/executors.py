@@ -1,9 +1,10 @@
 """The threads of one simulated process, as scheduled tasks.
 
 A function that is submitted to an executor runs later as one event, outside the loop, in an order that the
-seed determines. As many functions are under way at once as the executor has threads; the others wait in their
-order. A function that waits for something, such as an object store, has its effect at once, and its thread is
-occupied for the time that it has spent: if the process ends meanwhile, its result is lost.
+seed determines. The number of functions in progress is at most the number of threads of the executor; the
+others wait in their order. A function that waits for something, such as an object store, has its effect at
+once, and its thread is occupied for the time that it has spent: if the process ends meanwhile, its result is
+lost.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ async def test_an_outage_of_the_collector_is_logged_once(caplog: pytest.LogCaptu
     ]
 
 
-async def test_a_node_without_the_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_without_the_extra_reports_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     with pytest.raises(ConfigError, match=r"metrics\.otlp\.endpoint.*pip install 'tidelog\[otel\]'"):
         await export_of(BrokerMetrics(), "http://127.0.0.1:1/v1/metrics").start()

@@ -10,7 +10,7 @@ from tidelog.broker.observability.start_banner import keys_without_effect, start
 SETTINGS = {"node.id": "7", "listeners": "PLAINTEXT://host:9092", "log.dirs": "/data/a,/data/b"}
 
 
-def test_the_banner_says_what_the_node_is() -> None:
+def test_the_banner_describes_the_node() -> None:
     assert start_banner(BrokerConfig(SETTINGS), "1.2.3") == (
         "Tidelog 1.2.3: node 7, broker and controller; log directories /data/a, /data/b;"
         " listeners PLAINTEXT://host:9092; tiered storage disabled"

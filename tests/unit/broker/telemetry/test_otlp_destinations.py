@@ -76,7 +76,7 @@ def test_a_batch_is_one_request_with_the_resources_of_all_clients(
 
 
 @pytest.mark.parametrize(("status", "error"), [(400, RejectedMetrics), (503, OSError), (429, OSError)])
-def test_an_error_says_whether_the_request_is_repeated(
+def test_an_error_states_whether_the_request_is_repeated(
     collector: Collector, status: int, error: type[Exception]
 ) -> None:
     collector.status = status

@@ -59,12 +59,12 @@ def test_without_limits_nothing_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("retention_ms", "expected", "log_start"),
     [
-        # largest timestamps are 1099, 1199, 1299; now is 5000
+        # The largest timestamps are 1099, 1199, 1299; now is 5000.
         (3901, [1], 100),
         (3902, [], None),
         (3801, [1, 2], 200),
         (0, [1, 2, 3], 300),
-        # longer than the time since 0
+        # This is longer than the time since 0.
         (5001, [], None),
     ],
 )
@@ -225,7 +225,7 @@ def test_a_segment_with_a_known_epoch_is_reachable() -> None:
 def test_kafka_17428_a_dangling_copy_is_deleted_once_another_segment_has_its_records() -> None:
     dangling = copy_start(9, 200, 299)
     assert numbers(plan_expiration(view([*THREE, dangling]))) == [(9, Reason.DANGLING_COPY)]
-    # its leader may be alive and finish the copy, on which others would rely
+    # Its leader may be alive and finish the copy, on which others would rely.
     assert numbers(plan_expiration(view([*THREE[:2], dangling]))) == []
 
 

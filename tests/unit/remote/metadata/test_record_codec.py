@@ -122,7 +122,7 @@ def test_metadata_partitions_equal_kafkas_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "reason"),
     [
         (lambda value: value[:2], "ends within its header"),
         (lambda value: b"\x02" + value[1:], "frame version 2 is not supported"),
@@ -132,8 +132,8 @@ def test_metadata_partitions_equal_kafkas_choice() -> None:
         (lambda value: value[:-2] + b"\x09\x00", "9 is not a RemoteLogSegmentState"),
     ],
 )
-def test_an_invalid_record_is_refused_with_its_reason(damage: Callable[[bytes], bytes], says: str) -> None:
-    with pytest.raises(DecodeError, match=says):
+def test_an_invalid_record_is_refused_with_its_reason(damage: Callable[[bytes], bytes], reason: str) -> None:
+    with pytest.raises(DecodeError, match=reason):
         decode_event(damage(LINES["started"]))
 
 

@@ -240,7 +240,7 @@ async def test_cached_bytes_are_verified_once_until_they_are_evicted(
     cache, chunks = tier.cache, -(-tier.segment.segment_size_bytes // CHUNK_BYTES)
     assert cache is not None
     wait_until(lambda: cache.stored_chunks == chunks)
-    await tier.read(0)  # the chunks are in the cache now; before, they were passed on as they arrived
+    await tier.read(0)  # the chunks are in the cache now; the first read passed them on as they arrived
     await tier.read(0)
     await tier.read(7, 1500)
     assert len(checked) == 40

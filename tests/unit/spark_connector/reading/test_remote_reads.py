@@ -319,7 +319,7 @@ def test_records_deleted_after_planning_are_data_loss_by_the_log_start(
 def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_task(
     cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full queue of reads is such an error, too: many tasks that read remote data fill it."""
+    """A full queue of reads is a temporary error, too: many tasks that read remote data fill it."""
     fixture = TieredTopicFixture(cluster, topics)
     topics.wait_until_tiered(fixture.topic)
     failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait"), RuntimeError("503 Slow Down")]

@@ -99,7 +99,7 @@ def test_unreadable_records_give_one_result_and_hide_no_others(compression: Comp
     assert run_steps(log.timestamps.first_record_from(31)) is None
 
 
-def test_log_append_time_is_used_when_the_topic_config_says_so() -> None:
+def test_log_append_time_is_used_if_the_topic_config_requires_it() -> None:
     log = open_log(CrashFileSystem(), log_config(message_timestamp_type="LogAppendTime"))
     log.append_as_leader(batch(["a", "b"], timestamps=[1, 2]), 0, NOW_MS)
     assert run_steps(log.timestamps.first_record_from(3)) == RecordPlace(NOW_MS, 0, 0)

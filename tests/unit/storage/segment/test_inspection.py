@@ -30,13 +30,13 @@ TIME_ENTRY = struct.Struct(">qi")
 def inspect(disk: CrashFileSystem, path: str = SEGMENT, end_offset: int | None = None) -> list[CorruptFile]:
     inspection = SegmentInspection(disk, path, end_offset=end_offset)
     inspection.run()
-    return inspection.damages
+    return inspection.defects
 
 
-def only_damage(disk: CrashFileSystem) -> CorruptFile:
-    damages = inspect(disk)
-    assert len(damages) == 1, damages
-    return damages[0]
+def only_defect(disk: CrashFileSystem) -> CorruptFile:
+    defects = inspect(disk)
+    assert len(defects) == 1, defects
+    return defects[0]
 
 
 def put(disk: CrashFileSystem, path: str, data: bytes) -> None:
@@ -84,7 +84,7 @@ def test_a_written_log_has_no_finding_in_any_segment() -> None:
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         inspection = SegmentInspection(fs, f"{DIRECTORY}/{file_name(base, LOG_SUFFIX)}", end_offset=following)
         inspection.run()
-        assert inspection.damages == []
+        assert inspection.defects == []
         records += inspection.record_count
     assert records == 200
 
@@ -101,7 +101,7 @@ def test_kafkas_log_has_no_finding() -> None:
     for path in segments:
         inspection = SegmentInspection(ReadOnlyFileSystem(), str(path))
         inspection.run()
-        assert inspection.damages == []
+        assert inspection.defects == []
 
 
 def test_a_changed_byte_after_the_leader_epoch_is_found_at_its_batch(disk: CrashFileSystem) -> None:
@@ -110,9 +110,9 @@ def test_a_changed_byte_after_the_leader_epoch_is_found_at_its_batch(disk: Crash
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
         for at in range(start + 16, end, 3):
             put(disk, SEGMENT, data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
-            damage = only_damage(disk)
-            assert isinstance(damage, CorruptLog)
-            assert (damage.path, damage.position) == (SEGMENT, start)
+            defect = only_defect(disk)
+            assert isinstance(defect, CorruptLog)
+            assert (defect.path, defect.position) == (SEGMENT, start)
 
 
 def test_a_truncated_tail_is_found_at_the_last_batch(disk: CrashFileSystem) -> None:
@@ -120,9 +120,9 @@ def test_a_truncated_tail_is_found_at_the_last_batch(disk: CrashFileSystem) -> N
     last = max(position for position, _ in iterate_headers(data))
     for length in (last + 1, last + BATCH_OVERHEAD, len(data) - 1):
         put(disk, SEGMENT, data[:length])
-        damage = only_damage(disk)
-        assert isinstance(damage, CorruptLog)
-        assert damage.position == last
+        defect = only_defect(disk)
+        assert isinstance(defect, CorruptLog)
+        assert defect.position == last
 
 
 def test_batches_before_the_corruption_are_returned(disk: CrashFileSystem) -> None:
@@ -154,7 +154,7 @@ def test_decreasing_offsets_and_leader_epochs_are_corruption(
     disk: CrashFileSystem, changes: dict[str, int], words: str
 ) -> None:
     put(disk, SEGMENT, rewrite(disk, 2, **changes))
-    assert words in str(only_damage(disk))
+    assert words in str(only_defect(disk))
 
 
 def test_an_offset_below_the_base_offset_is_corruption(disk: CrashFileSystem) -> None:
@@ -188,10 +188,10 @@ def test_a_wrong_entry_of_an_offset_index_is_corruption(disk: CrashFileSystem, n
     entries = list(OFFSET_ENTRY.iter_unpack(disk.read(path)))
     entries[slot] = change(*entries[slot])
     put(disk, path, b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
-    damage = only_damage(disk)
-    assert isinstance(damage, CorruptIndex)
-    assert damage.path == path
-    assert words in str(damage)
+    defect = only_defect(disk)
+    assert isinstance(defect, CorruptIndex)
+    assert defect.path == path
+    assert words in str(defect)
 
 
 TIME_DAMAGES = {
@@ -210,9 +210,9 @@ def test_a_wrong_entry_of_a_time_index_is_corruption(disk: CrashFileSystem, name
     slot = min(slot, len(entries) - 1)
     entries[slot] = change(*entries[slot])
     put(disk, path, b"".join(TIME_ENTRY.pack(*entry) for entry in entries))
-    damage = only_damage(disk)
-    assert damage.path == path
-    assert words in str(damage)
+    defect = only_defect(disk)
+    assert defect.path == path
+    assert words in str(defect)
 
 
 TXN_ENTRY = struct.Struct(">hqqqq")
@@ -229,9 +229,9 @@ TXN_DAMAGES = {
 def test_a_wrong_entry_of_a_transaction_index_is_corruption(disk: CrashFileSystem, name: str) -> None:
     values, words = TXN_DAMAGES[name]
     put(disk, index_path(".txnindex"), TXN_ENTRY.pack(*values))
-    damage = only_damage(disk)
-    assert damage.path == index_path(".txnindex")
-    assert words in str(damage)
+    defect = only_defect(disk)
+    assert defect.path == index_path(".txnindex")
+    assert words in str(defect)
 
 
 def test_a_committed_transaction_in_the_transaction_index_is_corruption() -> None:
@@ -241,7 +241,7 @@ def test_a_committed_transaction_in_the_transaction_index_is_corruption() -> Non
     append_marker(log, 7, is_abort=False)
     log.close(clean=True)
     put(fs, index_path(".txnindex"), TXN_ENTRY.pack(0, 7, 0, 1, 2))
-    assert "offset 1 has no abort marker of producer 7" in str(only_damage(fs))
+    assert "offset 1 has no abort marker of producer 7" in str(only_defect(fs))
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
@@ -251,14 +251,14 @@ def test_an_index_with_a_truncated_entry_is_corruption_and_other_entries_are_com
     put(disk, index_path(kind), disk.read(index_path(kind))[:-1])
     inspection = SegmentInspection(disk, SEGMENT)
     inspection.run()
-    assert [damage.path for damage in inspection.damages] == [index_path(kind)]
+    assert [defect.path for defect in inspection.defects] == [index_path(kind)]
     assert inspection.batch_count == 9
 
 
 def test_one_finding_is_reported_per_file(disk: CrashFileSystem) -> None:
     put(disk, index_path(".index"), OFFSET_ENTRY.pack(3, 1) * 2)
     put(disk, index_path(".timeindex"), TIME_ENTRY.pack(5, 3) * 2)
-    assert [damage.path for damage in inspect(disk)] == [index_path(".index"), index_path(".timeindex")]
+    assert [defect.path for defect in inspect(disk)] == [index_path(".index"), index_path(".timeindex")]
 
 
 def test_kafkas_preallocated_indexes_are_read_up_to_their_zeros(disk: CrashFileSystem) -> None:

@@ -1,8 +1,8 @@
 """Metadata (key 3), versions 0-13: the brokers, and the leader of each partition.
 
 - 0: an empty list of topics means all; 1: null means all
-- 4: the client decides whether topics may be created; before, they may
-- 6: a leader that is not on the client's listener is LISTENER_NOT_FOUND, before LEADER_NOT_AVAILABLE
+- 4: the client decides whether topics may be created; before 4 they always may
+- 6: a leader that is not on the client's listener is LISTENER_NOT_FOUND, before 6 LEADER_NOT_AVAILABLE
 - 8: authorized operations (of the cluster until 10)
 - 10: topic ids in responses; 12: topics by id, and then only by id
 - 13: an error for the whole request
@@ -78,7 +78,7 @@ class MetadataHandler:
     def handle(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
         """Return the live brokers and the requested topics.
 
-        The error INVALID_REQUEST is at every topic if one has no name, or an id before version 12.
+        If one topic has no name, or has an id before version 12, every topic gets INVALID_REQUEST.
         """
         version = context.header.api_version
         if request.topics is not None and not (yield from _is_valid(request.topics, version)):
@@ -216,7 +216,7 @@ class _View:
         error = ErrorCode.NONE
         replicas, isr = partition.replicas, partition.isr
         if self.version == 0:
-            # The first clients fail on a broker that is not in the list.
+            # Clients of version 0 fail on a broker that is not in the list.
             replicas = tuple(broker for broker in replicas if broker in self._alive)
             isr = tuple(broker for broker in isr if broker in self._alive)
         if leader_endpoint(self.image, partition, self._listener) is None:

@@ -8,7 +8,7 @@ Call `tick` when `next_deadline_ms` has come.
 Only `replay` changes the state that a restart must restore: committed offsets, and the groups with their
 generation and assignments. Members that join or wait are only in memory, because they join again.
 
-I/O: none. Errors: commands raise KafkaError where their docstring says so; otherwise the reply has the error.
+I/O: none. Errors: commands raise KafkaError if their docstring states it; otherwise the reply has the error.
 """
 
 from __future__ import annotations

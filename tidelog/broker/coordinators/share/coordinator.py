@@ -266,7 +266,7 @@ class ShareCoordinator:
     # Periodic work
 
     def snapshots_of_cold_partitions(self, now: Moment) -> Iterator[Writes[ShareStateRecord]]:
-        """Yield snapshots of all states whose last snapshot is old, unless all are such snapshots.
+        """Yield snapshots of all states whose last snapshot is old, unless all are snapshots of this kind.
 
         Other commands may run after each write.
         """

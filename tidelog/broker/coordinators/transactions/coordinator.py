@@ -12,7 +12,7 @@ does the same with the transactions that it finds prepared (KAFKA-16352). It als
 transactions at once: its first regular check is after a whole interval, which a coordinator that moves often
 would never reach. An abort that cannot be written is retried soon, too.
 
-I/O: none. Errors: commands raise KafkaError where their docstring says so.
+I/O: none. Errors: commands raise KafkaError if their docstring states it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class RaftNode:
     ) -> None:
         """Open the files; `first_records` returns the records of a new cluster.
 
-        Errors: CorruptFile and its kinds, KafkaError KAFKA_STORAGE_ERROR, OSError.
+        Errors: CorruptFile and its subclasses, KafkaError KAFKA_STORAGE_ERROR, OSError.
         """
         self.config = config
         self._on_fatal = on_fatal

@@ -11,7 +11,7 @@ function shownBytes(value) {
   return element("pre", {}, value);
 }
 
-// What the schema of a registry says about a key or a value, if there is one.
+// The schema of a registry for a key or a value, if there is one.
 function shownPart(value, decoded) {
   if (!decoded) return shownBytes(value);
   if (decoded.error !== undefined) {

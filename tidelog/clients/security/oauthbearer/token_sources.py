@@ -183,7 +183,7 @@ class ProviderRetriever:
 
 
 def _expiration_ms(value: str) -> int:
-    """Return when a token expires; 0 if it does not say so: it is then used only once."""
+    """Return when a token expires; 0 if it does not state it: the token is then used only once."""
     try:
         return required_time_ms(decode_token(value).claims, "exp")
     except TokenError:

@@ -49,7 +49,7 @@ class RecordedCreation:
 
 
 class CreateDenied(DenyingAuthorizer):
-    """Denies CREATE of the cluster and of the topics in `denied`; all else is allowed."""
+    """Denies CREATE of the cluster and of the topics in `denied`; everything else is allowed."""
 
     def is_authorized(
         self,

@@ -1,4 +1,4 @@
-"""The table of required operations: every API is in it, and requests are checked as it says."""
+"""The table of required operations: every API is in it, and requests are checked according to it."""
 
 from __future__ import annotations
 

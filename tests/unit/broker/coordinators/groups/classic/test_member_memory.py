@@ -79,7 +79,7 @@ def test_a_coordinator_that_resigns_releases_all_memory() -> None:
 
 
 def test_members_with_many_small_protocols_stay_within_the_limit() -> None:
-    """A protocol without metadata takes 250 bytes; before, 100,000 of them used 190 MiB."""
+    """A protocol without metadata takes 250 bytes; before this limit, 100,000 of them used 190 MiB."""
     fixture = fixture_with_limit()
     protocols = tuple((f"protocol-{number}", b"x") for number in range(PROTOCOLS_MAX))
     count = 2 * LIMIT // (PROTOCOLS_MAX * PROTOCOL_BYTES)

@@ -73,8 +73,8 @@ def keys(draw: st.DrawFn) -> bytes:
     """Return a key of an offset in nearly all cases; other keys are of another type, too long or damaged."""
     names = OffsetCommitKey(group=draw(NAMES), topic=draw(NAMES), partition=draw(st.integers(-1, 3)))
     key = draw(st.sampled_from((b"\0\1",) * 8 + (b"\0\0", b"\0\2"))) + encode(names, 0)
-    damages = (key,) * 9 + (key + b"x", key[:-1], key.replace(b"g", b"\xff"), b"")
-    damaged: bytes = draw(st.sampled_from(damages))
+    damaged_keys = (key,) * 9 + (key + b"x", key[:-1], key.replace(b"g", b"\xff"), b"")
+    damaged: bytes = draw(st.sampled_from(damaged_keys))
     return damaged
 
 
@@ -91,8 +91,8 @@ def values(draw: st.DrawFn) -> bytes | None:
         topic_id=draw(st.sampled_from((ZERO_UUID, UUID(int=1)))) if version >= 4 else ZERO_UUID,
     )
     encoded = version.to_bytes(2) + encode(value, version)
-    damages = (encoded,) * 9 + (None, encoded[:-1], encoded + b"\0", b"\0\x09")
-    damaged: bytes | None = draw(st.sampled_from(damages))
+    damaged_values = (encoded,) * 9 + (None, encoded[:-1], encoded + b"\0", b"\0\x09")
+    damaged: bytes | None = draw(st.sampled_from(damaged_values))
     return damaged
 
 
