@@ -18,6 +18,8 @@ from tidelog.testing.simulation.simulation import Simulation
 RESTART_S = (0.1, 8.0)
 CUT_S = (0.5, 8.0)
 PAUSE_S = (0.1, 6.0)
+CLOCK_BEHIND_MS_MAX = 3_600_000
+"""The default of message.timestamp.after.max.ms: brokers further behind reject the records of all clients."""
 
 
 class Faults:
@@ -256,9 +258,9 @@ class Faults:
 
     def _clock_step(self) -> bool:
         node = self._random.choice(list(self._cluster.nodes.values()))
-        step_ms = self._random.choice((-3_600_000, -5_000, 300, 60_000))
+        state, step_ms = node.machine.state, self._random.choice((-3_600_000, -5_000, 300, 60_000))
         self._note(f"the wall clock of node {node.node_id} jumps by {step_ms} ms")
-        node.machine.state.wall_ahead_ms += step_ms
+        state.wall_ahead_ms = max(-CLOCK_BEHIND_MS_MAX, state.wall_ahead_ms + step_ms)
         return True
 
     def _kill_at_write(self) -> bool:

@@ -7,8 +7,11 @@ from typing import Final
 from tests.sim.cluster.gauges import Gauges
 from tests.sim.cluster.replication import running_brokers
 from tests.sim.cluster.violation import Violation
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import BrokerId
 from tidelog.testing.simulation.cluster import SimulatedCluster
 
+_FETCHERS: Final = "num.replica.fetchers"
 _PURGATORY: Final = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
 _EMPTY: Final[tuple[tuple[str, ...], ...]] = (
     (_PURGATORY, "Produce"),
@@ -26,12 +29,16 @@ _PARKED_FETCH_BYTES_MAX: Final = 50_000
 
 
 def check_at_rest(cluster: SimulatedCluster, fetchers: int, *, is_tiered: bool) -> None:
-    """Check the queues of all nodes; each has `fetchers` for each other node. Errors: Violation.
+    """Check the queues of all nodes; `fetchers` is the static num.replica.fetchers. Errors: Violation.
 
     `is_tiered`: each node has a consumer of the metadata of remote segments.
     """
-    readers = (len(cluster.nodes) - 1) * fetchers + (len(cluster.nodes) if is_tiered else 0)
     for node in running_brokers(cluster):
+        readers = sum(
+            _fetcher_count(cluster.image, other, fetchers) for other in cluster.nodes if other != node.node_id
+        )
+        if is_tiered:
+            readers += len(cluster.nodes)
         gauges = Gauges(node)
         for name, *labels in _EMPTY:
             if value := gauges.total(name, *labels):
@@ -44,3 +51,9 @@ def check_at_rest(cluster: SimulatedCluster, fetchers: int, *, is_tiered: bool) 
             raise Violation(
                 f"node {node.node_id} at rest: {parked_bytes:g} bytes for {fetches:g} parked fetches"
             )
+
+
+def _fetcher_count(image: MetadataImage, node_id: int, static_count: int) -> int:
+    """Return num.replica.fetchers of a node, which a workload may have changed while the node ran."""
+    own, of_all = image.broker_configs(BrokerId(node_id)), image.cluster_configs()
+    return int(own.get(_FETCHERS) or of_all.get(_FETCHERS) or static_count)

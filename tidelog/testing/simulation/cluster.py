@@ -115,7 +115,20 @@ class SimulatedNode:
             self._trace("serves clients")
             await failure.event.wait()
             self._trace(f"has failed: {failure.reason}")
-            await self.broker.stop()
+            self.is_stopping = True
+            await self._stop(self.broker)
+            return
+        self.broker = None
+        self.machine.kill_process()
+
+    async def _stop(self, broker: BrokerNode) -> None:
+        """Stop the broker and end its process. If its disk fails, the next start recovers the logs."""
+        try:
+            await broker.stop()
+        except (KafkaError, OSError) as error:
+            self._trace(f"cannot stop cleanly: {error}")
+        else:
+            self._trace("has stopped")
         self.broker = None
         self.machine.kill_process()
 
@@ -130,14 +143,7 @@ class SimulatedNode:
         assert process is not None and broker is not None
         self._trace("begins to stop")
         self.is_stopping = True
-
-        async def stop() -> None:
-            await broker.stop()
-            self._trace("has stopped")
-            self.broker = None
-            self.machine.kill_process()
-
-        process.start(stop())
+        process.start(self._stop(broker))
 
     def kill(self) -> None:
         """End the process at once, as with kill -9."""

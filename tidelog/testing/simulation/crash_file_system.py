@@ -1,7 +1,8 @@
 """A disk in memory that loses unsynced changes, for tests that crash at every operation.
 
 Changes of names (create, rename, unlink) are durable only after `fsync_dir`. Only fsync orders changes: after
-a crash any subset of the unsynced changes may have survived, and the last write may be partial (`CrashTree`).
+a crash any subset of the unsynced writes may have survived, and the last one may be partial. The unsynced
+changes of names in one directory survive in their order (`CrashTree`).
 Other faults are a full disk, an fsync that fails and drops its pages, and flipped bits.
 `tests.support.disks.crash_points` crashes a workload at every operation.
 """

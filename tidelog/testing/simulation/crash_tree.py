@@ -1,7 +1,8 @@
 """The directories and files of a disk in memory: as programs see them, and as a power failure leaves them.
 
 Each file has a durable image and a list of unsynced changes. Changes of names are durable only after a sync
-of their directory; after a crash any subset of the others may have survived.
+of their directory. After a crash the others may have survived, in each directory only the first ones: file
+systems with a journal keep their order. POSIX does not promise this order.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class CrashTree:
 
     def _surviving_names(self, survival: Survival | int, chooser: random.Random | None) -> list[_NameChange]:
         if chooser is not None:
-            return random_part(self._pending_names, chooser)
+            return _in_order(self._pending_names, random_part(self._pending_names, chooser))
         if survival in (Survival.LOSE_UNSYNCED, Survival.KEEP_DATA_ONLY):
             return []
         return self._pending_names
@@ -199,6 +200,20 @@ def _assign(change: _NameChange) -> None:
             directory.durable.pop(name, None)
         else:
             directory.durable[name] = node
+
+
+def _in_order(changes: list[_NameChange], survivors: list[_NameChange]) -> list[_NameChange]:
+    """Return those of `survivors` before which no change of the same directories is lost."""
+    surviving = {id(change) for change in survivors}
+    with_losses: set[int] = set()
+    kept = []
+    for change in changes:
+        directories = {id(directory) for directory, _, _ in change.assignments}
+        if id(change) in surviving and directories.isdisjoint(with_losses):
+            kept.append(change)
+        else:
+            with_losses |= directories
+    return kept
 
 
 def _add_to_digest(directory: Directory, digest: blake2b) -> None:

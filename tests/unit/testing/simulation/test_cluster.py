@@ -94,3 +94,22 @@ def test_a_node_that_is_killed_within_a_flush_starts_with_the_same_disk() -> Non
         node.start()
         assert simulation.run_until(writing.done, 60)
         assert writing.result() == 1
+
+
+def test_a_node_whose_disk_is_full_while_it_stops_ends_and_recovers_its_logs_at_the_next_start() -> None:
+    with Simulation(seed=1, nodes=1) as simulation:
+        cluster, node = simulation.cluster, simulation.cluster.nodes[1]
+        client = cluster.client("app")
+
+        async def write(value: bytes) -> int:
+            async with Producer(cluster.bootstrap_servers, environment=client.environment) as producer:
+                return (await producer.send_and_wait("tides", value, partition=0)).offset
+
+        assert simulation.run(client, write(b"low")) == 0
+        node.machine.state.disk.free_bytes = 0
+        node.stop()
+        assert simulation.run_until(lambda: not node.is_running, 60)
+        assert any("cannot stop cleanly: close of" in line for line in simulation.trace.timeline)
+        node.machine.state.disk.free_bytes = None
+        node.start()
+        assert simulation.run(client, write(b"high")) == 1
