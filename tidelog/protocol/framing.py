@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from tidelog.base.private_memory import private_mapping
 from tidelog.protocol.codec import encode_in_steps, encode_into
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.primitives import skip_tagged_fields
@@ -25,8 +26,13 @@ SIZE_BYTES: Final = 4
 RESPONSE_BYTES_MAX: Final = 100_000_000
 """The maximum size of a response other than Fetch; librdkafka by default rejects larger ones."""
 
-HEAVY_RESPONSE_BYTES: Final = 1_048_576
-"""A response that becomes larger while it is encoded counts as heavy, see `tidelog.protocol.steps`."""
+RESPONSE_PART_BYTES: Final = 1_048_576
+"""A response that becomes larger while it is encoded is divided into parts, each of which is larger than this
+except the last one. It also counts as heavy, see `tidelog.protocol.steps`.
+
+A buffer of many megabytes would be moved to new memory several times while it grows, each time for up to 10
+ms. Each part has memory of its own, which is released when the part has been sent.
+"""
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
@@ -107,24 +113,41 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, message
 
 def encode_response_in_steps(
     api_key: int, api_version: int, correlation_id: int, message: ApiMessage
-) -> Steps[bytearray]:
-    """Return what `encode_response` returns, in steps for a large message.
+) -> Steps[list[bytearray | memoryview]]:
+    """Return what `encode_response` returns, in steps for a large message, and in parts for a large frame.
 
-    Only few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
+    Only few responses with several parts are encoded at a time.
     Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.
     """
-    frame = _response_start(api_key, api_version, correlation_id, message)
-    is_heavy = False
-    for step in encode_in_steps(message, api_version, frame):
-        if len(frame) > RESPONSE_BYTES_MAX:
-            text = f"the response has more than {RESPONSE_BYTES_MAX} bytes; request fewer resources at a time"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        if len(frame) > HEAVY_RESPONSE_BYTES and not is_heavy:
-            is_heavy = True
-            yield Heavy.BEGINS
+    buffer = _response_start(api_key, api_version, correlation_id, message)
+    parts: list[bytearray | memoryview] = []
+    size_bytes = 0
+    for step in encode_in_steps(message, api_version, buffer):
+        if len(buffer) > RESPONSE_PART_BYTES:
+            size_bytes += len(buffer)
+            _check_response_size(size_bytes)
+            if not parts:
+                yield Heavy.BEGINS
+            parts.append(_in_own_memory(buffer))
+            buffer.clear()
         yield step
-    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
-    return frame
+    size_bytes += len(buffer)
+    _check_response_size(size_bytes)
+    parts.append(buffer)
+    _SIZE.pack_into(parts[0], 0, size_bytes - SIZE_BYTES)
+    return parts
+
+
+def _in_own_memory(part: bytearray) -> memoryview:
+    mapping = private_mapping(len(part))
+    mapping.write(part)
+    return memoryview(mapping)
+
+
+def _check_response_size(size_bytes: int) -> None:
+    if size_bytes > RESPONSE_BYTES_MAX:
+        text = f"the response has more than {RESPONSE_BYTES_MAX} bytes; request fewer resources at a time"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _request_start(

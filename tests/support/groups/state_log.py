@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.batch_builder import BatchBuilder
@@ -64,14 +65,14 @@ class MemoryStateLog:
         if size_bytes > self.largest_batch_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size_bytes} bytes")
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+    def append(self, partition: int, encoded: EncodedRecords) -> AppendedRecords:
         self._check_here()
         if self.append_error is not None:
             raise KafkaError(self.append_error, "defined by the test")
-        self.check_size(partition, sum(len(key) + len(value or b"") for key, value in records))
+        self.check_size(partition, encoded.size_bytes)
         base_offset = self.end_offset(partition)
         builder = BatchBuilder(base_offset=base_offset)
-        for key, value in records:
+        for key, value in encoded.records:
             builder.append(1, key, value)
         self.batches[partition].append(bytes(builder.build()))
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tests.support.groups.state_log import MemoryStateLog
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -22,9 +21,9 @@ class VerifiedLog:
         return TransactionalProducer(request.producer_id, request.producer_epoch, None)
 
     def append_in_transaction(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
+        self, partition: int, encoded: EncodedRecords, producer: TransactionalProducer
     ) -> AppendedRecords:
-        return self._log.append(partition, records)
+        return self._log.append(partition, encoded)
 
     def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
-        return self._log.append(partition, [(b"marker", None)])
+        return self._log.append(partition, EncodedRecords([(b"marker", None)]))

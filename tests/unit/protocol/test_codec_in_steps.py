@@ -16,7 +16,11 @@ from tidelog.protocol.codec import (
     has_more_elements,
 )
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.framing import encode_response, encode_response_in_steps
+from tidelog.protocol.framing import (
+    RESPONSE_PART_BYTES,
+    encode_response,
+    encode_response_in_steps,
+)
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -151,9 +155,18 @@ def test_elements_are_counted_on_all_levels_up_to_the_limit() -> None:
 def test_a_response_frame_is_encoded_equally_in_steps() -> None:
     response = ApiVersionsResponse(api_keys=tuple(ApiVersion(api_key=n) for n in range(60)))
     for version in (0, 3):
-        assert run_steps(encode_response_in_steps(18, version, 9, response)) == encode_response(
-            18, version, 9, response
-        )
+        parts = run_steps(encode_response_in_steps(18, version, 9, response))
+        assert b"".join(parts) == encode_response(18, version, 9, response)
+
+
+def test_a_large_response_is_encoded_in_parts_so_that_no_large_buffer_grows() -> None:
+    """A bytearray of 36 MB was moved to new memory as it grew, which blocked the event loop for 9 ms."""
+    member = DescribedGroupMember(member_metadata=bytes(900_000))
+    response = DescribeGroupsResponse(groups=(DescribedGroup(members=(member,)),) * 40)
+    parts = run_steps(encode_response_in_steps(15, 5, 9, response))
+    assert all(RESPONSE_PART_BYTES < len(part) < 2 * RESPONSE_PART_BYTES for part in parts[:-1])
+    assert len(parts[-1]) <= RESPONSE_PART_BYTES
+    assert b"".join(parts) == encode_response(15, 5, 9, response)
 
 
 def test_byte_fields_count_as_several_elements() -> None:

@@ -103,8 +103,8 @@ class Responses:
         if has_more_elements(response, version, MANY_ELEMENTS):
             steps = encode_response_in_steps(key, version, correlation_id, response)
 
-            def respond(frame: bytearray) -> None:
-                request.respond((frame,))
+            def respond(parts: list[bytearray | memoryview]) -> None:
+                request.respond(parts)
                 self._element_release.after_response(response, version)
 
             start_steps(self._slices, request, steps, respond, on_failed)

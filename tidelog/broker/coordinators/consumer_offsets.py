@@ -5,7 +5,6 @@ Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tidelog.base.clock import Clock
@@ -13,9 +12,9 @@ from tidelog.broker.coordinators.coordinator_logs import (
     Flush,
     appended_records,
     check_batch_size,
-    size_of_records,
 )
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
 from tidelog.broker.coordinators.verification.verifier import FirstBatch, TransactionVerifier
@@ -76,11 +75,11 @@ class TransactionalOffsetsLog:
         return TransactionalProducer(request.producer_id, request.producer_epoch, verification)
 
     def append_in_transaction(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
+        self, partition: int, encoded: EncodedRecords, producer: TransactionalProducer
     ) -> AppendedRecords:
         """Append all records as one batch. Raise KafkaError if no record has been appended."""
         leader, now_ms = self._partition(partition), self._clock.wall_ms()
-        check_batch_size(leader, size_of_records(records), self._compression)
+        check_batch_size(leader, encoded.size_bytes, self._compression)
         builder = BatchBuilder(
             compression=self._compression,
             producer=BatchProducer(
@@ -90,7 +89,7 @@ class TransactionalOffsetsLog:
                 is_transactional=True,
             ),
         )
-        for key, value in records:
+        for key, value in encoded.records:
             builder.append(now_ms, key, value)
         info = leader.append(
             builder.build(),

@@ -6,10 +6,11 @@ Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter, and Transac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
@@ -87,13 +88,13 @@ class TopicStateLog:
         """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
         check_batch_size(self._partition(partition), size_bytes, self._topic.compression)
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+    def append(self, partition: int, encoded: EncodedRecords) -> AppendedRecords:
         """Append all records as one batch. Raise KafkaError if no record has been appended."""
         leader = self._partition(partition)
-        check_batch_size(leader, size_of_records(records), self._topic.compression)
+        check_batch_size(leader, encoded.size_bytes, self._topic.compression)
         now_ms = self._clock.wall_ms()
         builder = BatchBuilder(compression=self._topic.compression)
-        for key, value in records:
+        for key, value in encoded.records:
             builder.append(now_ms, key, value)
         info = leader.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
         return appended_records(leader, info, self._replicas, self._fetch_purgatory, self._flush)
@@ -119,11 +120,6 @@ class TopicStateLog:
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))
-
-
-def size_of_records(records: Sequence[tuple[bytes, bytes | None]]) -> int:
-    """Return the bytes of all keys and values."""
-    return sum(len(key) + len(value or b"") for key, value in records)
 
 
 def check_batch_size(leader: Partition, size_bytes: int, compression: Compression) -> None:

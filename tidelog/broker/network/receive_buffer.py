@@ -20,6 +20,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.base.private_memory import private_mapping
 from tidelog.broker.network.memory import SpareMemory
 from tidelog.protocol.framing import SIZE_BYTES
 
@@ -310,5 +311,5 @@ class ReceiveBuffer:
 def _allocated(capacity: int) -> bytearray | mmap.mmap:
     """Return new memory of `capacity` bytes: a mapping if it is larger than MAPPED_BYTES."""
     if capacity > MAPPED_BYTES:
-        return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return private_mapping(capacity)
     return bytearray(capacity) if capacity else _NOTHING

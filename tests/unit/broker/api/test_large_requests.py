@@ -269,7 +269,7 @@ async def test_the_number_of_large_responses_in_progress_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred requests for 36 MB each were encoded at the same time."""
-    monkeypatch.setattr("tidelog.protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
+    monkeypatch.setattr("tidelog.protocol.framing.RESPONSE_PART_BYTES", 10_000)
     member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
 
     def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:

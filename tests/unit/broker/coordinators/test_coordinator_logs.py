@@ -13,6 +13,7 @@ from tests.support.replicas.replica_pair import ReplicaPair
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -65,12 +66,14 @@ async def values(log: TopicStateLog) -> list[bytes | None]:
 async def test_appended_records_are_read_from_the_log_start(pair: ReplicaPair) -> None:
     log = log_of(pair, loads_committed=False)
     for number in range(100):
-        log.append(0, [(b"key", b"%d" % number)])
+        log.append(0, EncodedRecords([(b"key", b"%d" % number)]))
     assert await values(log) == [b"%d" % number for number in range(100)]
 
 
 async def test_an_append_is_committed_when_it_is_replicated(pair: ReplicaPair) -> None:
-    appended = log_of(pair, loads_committed=True).append(0, [(b"key", b"value"), (b"key", None)])
+    appended = log_of(pair, loads_committed=True).append(
+        0, EncodedRecords([(b"key", b"value"), (b"key", None)])
+    )
     committed = asyncio.ensure_future(appended.committed)
     await asyncio.sleep(0)
     assert (appended.base_offset, committed.done()) == (0, False)
@@ -91,7 +94,9 @@ async def test_with_flush_messages_an_append_is_committed_when_the_leader_has_fl
     """Without that, a power failure of the leader after the response can lose a committed transaction."""
     flush_every_record(pair)
     flusher = HeldFlusher()
-    appended = log_of(pair, loads_committed=True, flusher=flusher).append(0, [(b"key", b"value")])
+    appended = log_of(pair, loads_committed=True, flusher=flusher).append(
+        0, EncodedRecords([(b"key", b"value")])
+    )
     committed = asyncio.ensure_future(appended.committed)
     pair.begin()
     partition = pair.leader.manager.partition(PARTITION)
@@ -105,7 +110,9 @@ async def test_with_flush_messages_an_append_is_committed_when_the_leader_has_fl
 async def test_an_append_that_cannot_be_flushed_has_failed(pair: ReplicaPair) -> None:
     flush_every_record(pair)
     flusher = HeldFlusher()
-    appended = log_of(pair, loads_committed=True, flusher=flusher).append(0, [(b"key", b"value")])
+    appended = log_of(pair, loads_committed=True, flusher=flusher).append(
+        0, EncodedRecords([(b"key", b"value")])
+    )
     flusher.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has failed"))
     with pytest.raises(KafkaError, match="the disk has failed"):
         await asyncio.wait_for(asyncio.ensure_future(appended.committed), TIMEOUT_S)
@@ -148,6 +155,6 @@ async def test_records_that_are_too_large_for_a_batch_are_rejected_before_the_ba
     log = log_of(pair, loads_committed=False)
     monkeypatch.setattr(coordinator_logs, "BatchBuilder", None)
     with pytest.raises(KafkaError) as refused:
-        log.append(0, [(b"key", bytes(1_000))] * 2_000)
+        log.append(0, EncodedRecords([(b"key", bytes(1_000))] * 2_000))
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert pair.leader.manager.partition(PARTITION).log.log_end_offset == 0

@@ -7,6 +7,7 @@ import struct
 import weakref
 from collections.abc import Callable
 
+from tidelog.base.private_memory import private_mapping
 from tidelog.broker.network.memory import RELEASED_BYTES, MemoryRelease, SpareMemory
 from tidelog.broker.network.receive_buffer import MAPPED_BYTES, ReceiveBuffer
 
@@ -26,15 +27,11 @@ class Iterations:
             callback()
 
 
-def mapping_of(size_bytes: int) -> mmap.mmap:
-    return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
 def test_a_large_mapping_loses_a_piece_in_each_iteration_of_the_loop() -> None:
     """A request with a frame of 50 MB blocked the event loop for 3.5 ms when it was released."""
     loop = Iterations()
     release = MemoryRelease(loop.call_soon)
-    mapping = mapping_of(3 * RELEASED_BYTES + 1)
+    mapping = private_mapping(3 * RELEASED_BYTES + 1)
     release.release(mapping)
     sizes = []
     while loop.callbacks:
@@ -46,7 +43,7 @@ def test_a_large_mapping_loses_a_piece_in_each_iteration_of_the_loop() -> None:
 def test_mappings_are_released_one_after_the_other() -> None:
     loop = Iterations()
     release = MemoryRelease(loop.call_soon)
-    first, second = mapping_of(2 * RELEASED_BYTES), mapping_of(2 * RELEASED_BYTES)
+    first, second = private_mapping(2 * RELEASED_BYTES), private_mapping(2 * RELEASED_BYTES)
     release.release(first)
     release.release(second)
     assert len(loop.callbacks) == 1
@@ -78,7 +75,7 @@ def test_unsent_responses_are_released_one_in_each_iteration_of_the_loop() -> No
 def test_a_mapping_with_a_view_is_left_to_the_view() -> None:
     loop = Iterations()
     release = MemoryRelease(loop.call_soon)
-    mapping = mapping_of(3 * RELEASED_BYTES)
+    mapping = private_mapping(3 * RELEASED_BYTES)
     view = memoryview(mapping)[-1:]
     release.release(mapping)
     loop.next()

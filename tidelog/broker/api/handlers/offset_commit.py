@@ -12,7 +12,6 @@ Each topic or partition that does not exist gets an error; the others are commit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 from uuid import UUID
@@ -52,15 +51,15 @@ class OffsetCommitHandler:
         A commit waits for the log without a task: many commits are appended together.
         """
         version, image = context.header.api_version, self._topics.image()
-        names = [_name(image, topic, version) for topic in request.topics]
+        names = (_name(image, topic, version) for topic in request.topics)
         readable = yield from self._topics.readable(context, image, names)
-        topics = yield from _existing_topics(image, request, version, readable)
+        topics, is_complete = yield from _existing_topics(image, request, version, readable)
         results = partial(_response, image, request, version, readable)
         if not topics:
             return (yield from results(OffsetCommitResponse(), ErrorCode.NONE))
         prepared = yield from self._commits.prepare(request, topics)
         response = prepared.response
-        if _partition_counts(topics) != _partition_counts(request.topics):
+        if not is_complete:
             response = yield from results(prepared.response, ErrorCode.NONE)
         committed: _FutureResponse = asyncio.get_running_loop().create_future()
 
@@ -80,13 +79,16 @@ class OffsetCommitHandler:
 
 def _existing_topics(
     image: MetadataImage, request: OffsetCommitRequest, version: int, readable: ReadableTopics
-) -> Steps[list[OffsetCommitRequestTopic]]:
-    """Return the topics with their names and ids, and only with partitions that can be committed."""
-    topics = []
+) -> Steps[tuple[list[OffsetCommitRequestTopic], bool]]:
+    """Return the topics with their names and ids, and only with partitions that can be committed.
+
+    Return also whether the topics are all that were requested, with all of their partitions.
+    """
+    topics, is_complete = [], True
     for requested in request.topics:
-        topic = _find(image, requested, version)
+        topic, partitions = _find(image, requested, version), []
         if topic is not None:
-            partitions, known = [], readable.partitions(topic.name)
+            known = readable.partitions(topic.name)
             for each in requested.partitions:
                 if each.partition_index in known:
                     partitions.append(each)
@@ -95,12 +97,9 @@ def _existing_topics(
                 topics.append(
                     OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=tuple(partitions))
                 )
+        is_complete &= 0 < len(partitions) == len(requested.partitions)
         yield None
-    return topics
-
-
-def _partition_counts(topics: Sequence[OffsetCommitRequestTopic]) -> list[int]:
-    return [len(topic.partitions) for topic in topics]
+    return topics, is_complete
 
 
 def _response(

@@ -58,8 +58,8 @@ def _wrap(inner: RequestContext, response: ApiMessage) -> Steps[EnvelopeResponse
     if (yield from contains_error(response, ErrorCode.NOT_CONTROLLER)):
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller")
     key, version, correlation_id, _ = inner.header
-    frame = yield from encode_response_in_steps(key, version, correlation_id, response)
-    return EnvelopeResponse(response_data=bytes(memoryview(frame)[SIZE_BYTES:]))
+    first, *others = yield from encode_response_in_steps(key, version, correlation_id, response)
+    return EnvelopeResponse(response_data=b"".join((memoryview(first)[SIZE_BYTES:], *others)))
 
 
 def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[RequestContext, ApiMessage]]:

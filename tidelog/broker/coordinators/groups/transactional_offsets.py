@@ -27,6 +27,7 @@ from tidelog.broker.coordinators.groups.records.offset_records import (
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.streams.offset_access import check_streams_commit
 from tidelog.broker.coordinators.groups.sync import check_generation
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -60,7 +61,7 @@ class TransactionalOffsetCommit:
     ) -> Steps[PreparedTransactionalCommit]:
         """Return the part of a commit that depends on the request alone; `commit` does the rest."""
         records: list[OffsetCommitRecord] = []
-        encoded: list[tuple[bytes, bytes | None]] = []
+        encoded = EncodedRecords()
         topics = []
         for topic in request.topics:
             topic_id = topic_ids.get(topic.name, ZERO_UUID)

@@ -8,12 +8,13 @@ I/O: the TransactionalLog. Source: GroupCoordinatorService of Apache Kafka 4.3; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.transactional_offsets import PreparedTransactionalCommit
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards, write_and_wait
@@ -58,9 +59,9 @@ class TransactionalLog(Protocol):
         ...
 
     def append_in_transaction(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
+        self, partition: int, encoded: EncodedRecords, producer: TransactionalProducer
     ) -> AppendedRecords:
-        """Append all records, each a key and a value, as one batch of the producer's transaction.
+        """Append all records as one batch of the producer's transaction.
 
         Errors: those of `StateLog.append`, INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH.
         """
@@ -95,7 +96,7 @@ class GroupTransactions:
         try:
             return await self._commit(request, version, partition, prepared)
         finally:
-            self._slices.release_later(prepared.writes.records, prepared.writes.encoded or ())
+            self._slices.release_later(*prepared.writes.arrays)
 
     async def _commit(
         self,

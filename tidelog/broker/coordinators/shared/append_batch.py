@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeAlias
 
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.shared.timer import TimerHandle
 from tidelog.protocol.batch import BATCH_OVERHEAD
@@ -22,7 +23,6 @@ from tidelog.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 CompletionCallback: TypeAlias = Callable[[ErrorCode], None]
-EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
 
 RECORDS_PER_BATCH_MAX: Final = 500
 """The number of records that are collected in one batch, so that no append blocks the event loop for long."""
@@ -31,12 +31,9 @@ RECORD_OVERHEAD_BYTES_MAX: Final = 21
 """The largest number of bytes that a record without headers takes in addition to its key and value."""
 
 
-def bytes_in_batch_max(records: Sequence[EncodedRecord]) -> int:
-    """Return an upper bound of the bytes that `records` take in a batch that is not compressed."""
-    size_bytes = RECORD_OVERHEAD_BYTES_MAX * len(records)
-    for key, value in records:
-        size_bytes += len(key) + len(value or b"")
-    return size_bytes
+def bytes_in_batch_max(encoded: EncodedRecords) -> int:
+    """Return an upper bound of the bytes that `encoded` take in a batch that is not compressed."""
+    return RECORD_OVERHEAD_BYTES_MAX * len(encoded.records) + encoded.size_bytes
 
 
 class AppendBatch:
@@ -51,7 +48,7 @@ class AppendBatch:
     def __init__(self, bytes_max: int) -> None:
         """`bytes_max` is the largest batch that the log accepts."""
         self.records: list[Any] = []
-        self.encoded: list[EncodedRecord] = []
+        self.encoded = EncodedRecords()
         self.keys: set[Hashable] = set()
         self._callbacks: list[CompletionCallback] = []
         self._bytes_max = bytes_max
@@ -75,19 +72,19 @@ class AppendBatch:
     def add(
         self,
         records: Sequence[Any],
-        encoded: Sequence[EncodedRecord],
+        encoded: EncodedRecords,
         size_bytes: int,
         on_completed: CompletionCallback,
     ) -> None:
         """Add the records of one command, which take at most `size_bytes` in the batch."""
         self.records += records
-        self.encoded += encoded
+        self.encoded.extend(encoded)
         self._size_bytes += size_bytes
         self._callbacks.append(on_completed)
 
     def release_records(self) -> None:
         """Release the memory of the records, which have been appended and replayed."""
-        self.records, self.encoded = [], []
+        self.records, self.encoded = [], EncodedRecords()
 
     def limit_time(self, time_limit: TimerHandle) -> None:
         """Cancel `time_limit` when the batch is complete."""

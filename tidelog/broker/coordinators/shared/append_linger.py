@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 from tidelog.broker.coordinators.shared.append_batch import (
     AppendBatch,
     CompletionCallback,
-    EncodedRecord,
     bytes_in_batch_max,
 )
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.timer import Timer, TimerHandle
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -71,7 +71,7 @@ class AppendLinger:
     def add(
         self,
         records: Sequence[Any],
-        encoded: Sequence[EncodedRecord],
+        encoded: EncodedRecords,
         on_completed: CompletionCallback,
         key: Hashable | None = None,
     ) -> None:

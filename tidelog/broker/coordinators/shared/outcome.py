@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.errors import ErrorCode
 
@@ -20,13 +21,18 @@ class Writes(NamedTuple, Generic[RecordT]):
     `follow_up` is called once: with NONE when the records are committed, or with the error if they are not.
     It may return further writes. If `may_split` is true, the records are independent, there can be any number
     of them, and they may be appended in several batches. Otherwise all or none are appended. `encoded` has
-    the keys and values of the records if they have been encoded already.
+    the same records as keys and values, if they have been encoded already.
     """
 
     records: Sequence[RecordT] = ()
     follow_up: FollowUp[RecordT] | None = None
     may_split: bool = False
-    encoded: Sequence[tuple[bytes, bytes | None]] | None = None
+    encoded: EncodedRecords | None = None
+
+    @property
+    def arrays(self) -> tuple[Sequence[Any], ...]:
+        """The arrays with an element for each record."""
+        return (self.records,) if self.encoded is None else (self.records, self.encoded.records)
 
 
 NO_WRITES: Final[Writes[Any]] = Writes()

@@ -16,12 +16,12 @@ from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.append_batch import (
     AppendBatch,
     CompletionCallback,
-    EncodedRecord,
     complete_command,
     parts_of,
 )
 from tidelog.broker.coordinators.shared.append_linger import AppendLinger, AppendTimes
 from tidelog.broker.coordinators.shared.coordinator import CoordinatorT, RecordFormat
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, FollowUp, Outcome, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords, StateLog
@@ -245,10 +245,10 @@ class Shard(Generic[CoordinatorT]):
         replay = self._replay(writes.records)
         return self._append_and_replay(append, replay, len(writes.records), writes, on_completed)
 
-    def _encoded(self, writes: Writes[Any]) -> Sequence[EncodedRecord]:
+    def _encoded(self, writes: Writes[Any]) -> EncodedRecords:
         if writes.encoded is not None:
             return writes.encoded
-        return [self._record_format.encode(record) for record in writes.records]
+        return EncodedRecords(map(self._record_format.encode, writes.records))
 
     def _replay(self, records: Sequence[Any]) -> Callable[[Offset], None]:
         """Return a function that replays `records`, the first one at the offset that it is called with."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from typing import NamedTuple, Protocol
 
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.protocol.ids import Offset
 
 
@@ -49,8 +50,8 @@ class StateLog(Protocol):
     def check_size(self, partition: int, size_bytes: int) -> None:
         """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
-        """Append all records, each a key and a value, as one batch.
+    def append(self, partition: int, encoded: EncodedRecords) -> AppendedRecords:
+        """Append all records as one batch.
 
         Raise KafkaError (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE,
         KAFKA_STORAGE_ERROR ...) if no record has been appended.

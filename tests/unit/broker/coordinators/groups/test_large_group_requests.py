@@ -18,8 +18,9 @@ from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.groups.verified_log import VerifiedLog
 from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
-from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.security.authorizers import ALLOW_EVERYTHING, DenyingAuthorizer
 from tests.support.waiting import eventually
+from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.groups import service
@@ -144,6 +145,34 @@ async def test_many_offsets_of_a_group_are_committed_and_fetched_in_slices(
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
     (response,) = run_steps(await fixture.service.fetch_offsets((group,), False))
     assert [fetched.committed_offset for fetched in response.topics[0].partitions] == list(range(MANY))
+
+
+class CountedTopics(dict[Any, Any]):
+    """Topics of the metadata that count how often one is looked up."""
+
+    count = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.count += 1
+        return super().get(key, default)
+
+
+async def test_the_topics_of_a_commit_are_looked_up_in_steps(fixture: LargeGroupsFixture) -> None:
+    """The names of 40,000 topics were looked up at once, which blocked the event loop for 13 ms."""
+    topic = SimpleNamespace(id=UUID(int=1), name="t", partitions={0: None})
+    by_name, by_id = CountedTopics(t=topic), CountedTopics({topic.id: topic})
+    image: Any = SimpleNamespace(topics_by_name=by_name, topics_by_id=by_id)
+    partitions = (OffsetCommitRequestPartition(partition_index=0, committed_offset=1),)
+    requested = OffsetCommitRequestTopic(topic_id=topic.id, partitions=partitions)
+    header = RequestHeader(ApiKey.OFFSET_COMMIT, 10, 0, "c")
+    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
+    access = TopicAccess(lambda: image, fixture.slices, DenyingAuthorizer(()))
+    handler = OffsetCommitHandler(fixture.service.offset_commits, access)
+    lookups = 0
+    for _ in handler.handle(context, OffsetCommitRequest(group_id="g", topics=(requested,) * MANY)):
+        assert by_name.count + by_id.count - lookups <= 4
+        lookups = by_name.count + by_id.count
+    assert lookups >= 3 * MANY
 
 
 @pytest.mark.parametrize("is_named", [True, False])

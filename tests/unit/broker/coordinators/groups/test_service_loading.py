@@ -12,6 +12,7 @@ from tests.support.groups.state_log import MemoryStateLog
 from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.coordinators.groups.records.coordinator_records import GroupMetadataRecord, encode_record
 from tidelog.broker.coordinators.groups.records.offset_records import CommittedOffset, offset_commit
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.protocol.batch_builder import BatchBuilder, BatchProducer
 from tidelog.protocol.coordinator_records.group_metadata import (
     GroupMetadataKey,
@@ -132,7 +133,7 @@ async def test_a_stopped_coordinator_loads_no_partition(fixture: GroupServiceFix
 
 async def test_a_corrupt_record_prevents_serving_of_its_partition() -> None:
     fixture = GroupServiceFixture()
-    fixture.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
+    fixture.log.append(0, EncodedRecords([(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")]))
     await fixture.start_serving(0)
     assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
     await fixture.service.stop()
@@ -158,7 +159,7 @@ async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() 
         protocol_type="consumer", generation=1, protocol="range", leader="one", members=members
     )
     record = GroupMetadataRecord(GroupMetadataKey(group=GROUP), value)
-    fixture.log.append(0, [encode_record(record)])
+    fixture.log.append(0, EncodedRecords([encode_record(record)]))
     await fixture.start_serving(0, 1)
     assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
     assert await fixture.commit(5, "a") is ErrorCode.NONE
@@ -175,7 +176,7 @@ async def test_loading_yields_to_others_and_reads_every_record() -> None:
             for index in range(100)
         )
         await GroupServiceFixture(log).settle()
-        log.append(0, [encode_record(commit) for commit in commits])
+        log.append(0, EncodedRecords(map(encode_record, commits)))
     fixture = GroupServiceFixture(log)
     fixture.service.start()
     fixture.service.on_leadership(0)

@@ -11,6 +11,7 @@ from tests.support.groups.table_coordinator import COMMIT_TIMEOUT_MS, Entry, Tab
 from tests.support.loops.yields import loop_iterations
 from tidelog.broker.coordinators.shared.append_batch import RECORDS_PER_BATCH_MAX
 from tidelog.broker.coordinators.shared.append_linger import ADAPTIVE_LINGER, NO_LINGER
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -88,7 +89,7 @@ async def test_a_write_of_a_transaction_follows_the_batched_commands_before_it()
     replayed: list[int] = []
 
     def append() -> AppendedRecords:
-        return shard.log.append(0, [(b"k", b"of a transaction")])
+        return shard.log.append(0, EncodedRecords([(b"k", b"of a transaction")]))
 
     shard.put_batched("k", "a")
     shard.shard.append_and_replay(append, replayed.append, 1, shard.on_completed("of a transaction"))
@@ -265,6 +266,29 @@ async def test_a_command_with_many_records_is_appended_at_once_and_whole() -> No
     assert shard.results == [("a", NONE), ("many", NONE)]
 
 
+class CountedKey(bytes):
+    """A key that counts how often the lengths of keys are read."""
+
+    length_reads = 0
+
+    def __len__(self) -> int:
+        CountedKey.length_reads += 1
+        return super().__len__()
+
+
+async def test_a_command_that_is_too_large_is_refused_without_a_visit_to_its_records() -> None:
+    """To add up the sizes of 40,000 records, twice, blocked the event loop for 10 ms."""
+    shard = TableShard(ADAPTIVE_LINGER)
+    shard.log.largest_batch_bytes = 1_000_000
+    entries = [("k", "v")] * 3_000
+    encoded = EncodedRecords((CountedKey(b"k" * 1_000), b"v") for _ in entries)
+    CountedKey.length_reads = 0
+    writes = Writes(entries, encoded=encoded)
+    shard.shard.perform_batched(lambda _: Outcome(None, writes), shard.on_completed("too large"))
+    assert shard.results == [("too large", ErrorCode.MESSAGE_TOO_LARGE)]
+    assert (shard.appended(), CountedKey.length_reads) == ([], 0)
+
+
 async def test_records_in_flight_are_not_kept_in_memory() -> None:
     shard = TableShard(ADAPTIVE_LINGER)
     shard.log.holds_commits = True
@@ -272,7 +296,7 @@ async def test_records_in_flight_are_not_kept_in_memory() -> None:
     batch = shard.shard._linger._batch
     assert batch is not None
     await loop_iterations(1)
-    assert (batch.records, batch.encoded, batch.is_complete) == ([], [], False)
+    assert (batch.records, batch.encoded.records, batch.is_complete) == ([], [], False)
 
 
 @pytest.mark.parametrize(

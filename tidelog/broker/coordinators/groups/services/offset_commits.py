@@ -54,7 +54,7 @@ class OffsetCommitService:
         try:
             self._commit(sender, version, self._shards.now(), writes, on_completed)
         finally:
-            self._slices.release_later(writes.records, writes.encoded or ())
+            self._slices.release_later(*writes.arrays)
 
     def commit_view(
         self,

@@ -18,6 +18,7 @@ from tidelog.broker.coordinators.groups.records.offset_records import (
     offset_commit,
 )
 from tidelog.broker.coordinators.shared import outcome
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.cluster.image import TopicImage
 from tidelog.protocol.errors import ErrorCode
@@ -58,7 +59,7 @@ def prepare_commit(
     if request.retention_time_ms != BROKER_RETENTION:
         expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
     records: list[OffsetCommitRecord] = []
-    encoded: list[tuple[bytes, bytes | None]] = []
+    encoded = EncodedRecords()
     responses = []
     for topic in topics:
         results = []
@@ -96,7 +97,7 @@ def writes_of_view(
     """Return the records of a commit of few partitions, all of which exist; None if metadata is too long."""
     wall_ms = now.wall_ms
     records: list[OffsetCommitRecord] = []
-    encoded: list[tuple[bytes, bytes | None]] = []
+    encoded = EncodedRecords()
     for topic, requested in topics:
         for index, offset, leader_epoch, metadata in requested.partitions:
             if len(metadata) > metadata_bytes_max:
