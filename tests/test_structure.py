@@ -113,6 +113,15 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
+WITHOUT_SLOTS = {
+    "tidelog.broker.node.wiring.node_context",
+    "tidelog.testing.simulation.crash_tree",
+    "tidelog.spark_connector.writing.delivery",
+    "tidelog.security.certificate_authority",
+}
+"""The modules with dataclasses whose instances have other attributes than fields, or a base without slots."""
+
+
 def test_no_files_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -> None:
     imports = {name: imported_modules_of(tree, modules) - {name} for name, tree in modules.items()}
     cycles = [set(cycle) for cycle in strongly_connected(imports) if len(cycle) > 1]
@@ -274,6 +283,19 @@ def calls_of_hash(tree: ast.Module) -> list[ast.Call]:
         and node.func.id == "hash"
         and id(node) not in compared
     ]
+
+
+def test_dataclasses_with_slots_compile_no_methods_at_import(modules: dict[str, ast.Module]) -> None:
+    """With `tidelog.base.dataclass` the import of a module does not take the time of the compiler."""
+    standard = {
+        name
+        for name, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "dataclasses"
+        and any(alias.name == "dataclass" for alias in node.names)
+    }
+    assert standard == WITHOUT_SLOTS | {"tidelog.base.dataclass"}
 
 
 def test_clocks_and_randomness_are_passed_as_ports(modules: dict[str, ast.Module]) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from tidelog.base.dataclass import dataclass
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

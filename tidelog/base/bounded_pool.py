@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.threads import SYSTEM_THREADS, Threads
 
 P = ParamSpec("P")

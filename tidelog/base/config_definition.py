@@ -9,10 +9,10 @@ Source: org.apache.kafka.common.config.ConfigDef of Apache Kafka 4.3 (conversion
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.similar_names import did_you_mean
 
 ConfigValue: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"

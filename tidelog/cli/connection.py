@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from inspect import Parameter
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.option_groups import with_options
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientOptions, CommandConfig

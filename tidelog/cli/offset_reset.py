@@ -9,11 +9,12 @@ import csv
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.failures import UsageFailure
 from tidelog.protocol.ids import Offset, TopicPartition
 

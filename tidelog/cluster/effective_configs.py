@@ -9,12 +9,12 @@ Source: KIP-226; ConfigHelper and KafkaConfigSchema of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
 from typing import NamedTuple
 
 from tidelog.base.config_definition import ConfigDefinition, Synonym, value_text
+from tidelog.base.dataclass import dataclass
 
 
 class ConfigSource(IntEnum):

@@ -9,11 +9,12 @@ Source: org.apache.kafka.image of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.acls_by_resource import AclsByResource
 from tidelog.cluster.replica_directories import MIGRATING, UNASSIGNED
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId

@@ -10,7 +10,8 @@ import hashlib
 import threading
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from tidelog.base.dataclass import dataclass
 
 # Partition, offset, key, value.
 Record = tuple[int, int, bytes | None, bytes | None]

@@ -11,13 +11,13 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tidelog.base.clock import SYSTEM_CLOCK
+from tidelog.base.dataclass import dataclass
 from tidelog.demo.comparison import Fingerprint
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.jobs.session import SessionSettings, job_session

@@ -8,13 +8,13 @@ local retention deletes the local segments
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin import Admin, OffsetSpec, TopicDescription
 from tidelog.local_cluster.layout import ClusterLayout
 from tidelog.protocol.errors import KafkaError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.jaas import jaas_text
 
 

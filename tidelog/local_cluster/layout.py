@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.properties import properties_text
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
 from tidelog.local_cluster.ports import free_ports

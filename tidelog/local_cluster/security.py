@@ -16,11 +16,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS
 from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.local_cluster.private_files import write_private

@@ -8,9 +8,10 @@ decoder can compare a count with the remaining bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, get_type_hints
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.schema import (
     Array,
     Bool,

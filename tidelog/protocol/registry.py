@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, cast
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.schema import ApiMessage
 
 

@@ -15,13 +15,13 @@ Source: Apache Kafka 4.3 message definitions (common/message), and their README.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
+import dataclasses
+from dataclasses import MISSING, FrozenInstanceError, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 from uuid import UUID
 
-from tidelog.protocol.source_writer import SourceWriter
+from tidelog.base.dataclass import compile_constructor, dataclass
 
 ZERO_UUID: Final = UUID(int=0)
 
@@ -211,7 +211,9 @@ class Struct:
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
-        setattr(cls, "__init__", _compile_constructor(cls))  # noqa: B010 - mypy refuses a plain assignment
+        for field in fields(cls):  # type: ignore[arg-type]
+            assert field.default is not MISSING, f"{cls.__name__}.{field.name} has no default"
+        setattr(cls, "__init__", compile_constructor(cls, is_frozen=True))  # noqa: B010 - see mypy
         cls.__init__(self, **values)
 
     def _values(self) -> tuple[Any, ...]:
@@ -258,24 +260,8 @@ def message(cls: type[S]) -> type[S]:
     `fields`, `replace` and `asdict` of `dataclasses` support it. `Struct` implements the other methods of a
     dataclass.
     """
-    declare = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
+    declare = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
     return declare(cls)
-
-
-def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
-    """Return the `__init__` of `cls`: a keyword argument for each field, with its default."""
-    source = SourceWriter(f"constructor of {cls.__name__}", {})
-    declared = fields(cls)  # type: ignore[arg-type]
-    for field in declared:
-        assert field.default is not MISSING, f"{cls.__name__}.{field.name} has no default"
-        source.bind(f"default_{field.name}", field.default)
-        source.bind(f"set_{field.name}", getattr(cls, field.name).__set__)
-    keywords = [f"{field.name}=default_{field.name}" for field in declared]
-    with source.block(f"def __init__({', '.join(['self', '*', *keywords] if keywords else ['self'])}):"):
-        for field in declared:
-            source.line(f"set_{field.name}(self, {field.name})")
-        source.line("return None")
-    return source.compile("__init__")
 
 
 class Message(Struct):

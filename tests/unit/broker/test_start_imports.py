@@ -7,6 +7,23 @@ import sys
 
 import pytest
 
+COMPILED_MAX = 60
+"""Constructors of dataclasses whose first instance is created by an import; the rest costs no time."""
+
+COMPILED = """
+import sys
+from collections import Counter
+
+def count(event, arguments):
+    if event == "compile":
+        callers[sys._getframe(1).f_code.co_filename.rpartition("/")[2]] += 1
+
+callers = Counter()
+sys.addaudithook(count)
+import tidelog.broker.node.process
+print(callers["dataclasses.py"] + callers["dataclass.py"])
+"""
+
 LOADED = "import sys, tidelog.broker.node.process; print(*sys.modules, sep='\\n')"
 
 
@@ -44,3 +61,8 @@ def test_the_start_does_not_import(library: str, loaded_modules: set[str]) -> No
 
 def test_the_start_imports_what_it_needs(loaded_modules: set[str]) -> None:
     assert {"tidelog.broker.node.node", "uvloop", "tidelog.protocol.codec"} <= loaded_modules
+
+
+def test_the_import_of_a_broker_compiles_few_methods_of_dataclasses() -> None:
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout) <= COMPILED_MAX

@@ -10,9 +10,10 @@ Source: the getErrorResponse methods of Apache Kafka 4.3's requests, for the sha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast, get_type_hints
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, Array, Kind, Struct

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import ApiMetrics

@@ -19,9 +19,10 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.storage.disk.errors import CorruptFile
 

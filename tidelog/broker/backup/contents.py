@@ -12,10 +12,11 @@ created by the new cluster. Delegation tokens are not restored: they expire soon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.backup.archive import ClusterBackup, CommittedOffset
 from tidelog.broker.raft.snapshot_format import read_snapshot
 from tidelog.cluster.delta import MetadataDelta

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.catalog import BackupCatalog, BackupEntry
 from tidelog.broker.backup.collection import metadata_snapshot

@@ -8,10 +8,11 @@ I/O: none. Errors: ConfigError.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.listener_tls import listener_tls_settings, listener_tls_texts, uses_tls
 from tidelog.broker.config.listeners import Listener, SecurityProtocol, parse_listeners
 from tidelog.broker.config.mechanism_values import mechanism_value

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 
 _LISTENER: Final = re.compile(
     r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Za-z:.%\-]+)\]|([0-9A-Za-z._\-]*)):([0-9]{1,5})"

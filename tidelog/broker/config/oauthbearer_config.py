@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.mechanism_values import explicit_key, mechanism_value
 from tidelog.broker.config.settings import BrokerSettings
 from tidelog.security.jaas import JaasError

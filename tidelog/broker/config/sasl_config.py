@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError, ConfigValue
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.listeners import SecurityProtocol
 from tidelog.broker.config.mechanism_values import explicit_key, listener_value, mechanism_value
 from tidelog.broker.config.oauthbearer_config import OAuthBearerConfig, oauthbearer_config

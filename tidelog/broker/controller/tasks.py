@@ -20,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.cluster.controller.broker_heartbeat import fence_stale_broker

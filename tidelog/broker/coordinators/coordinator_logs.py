@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.partitions.leadership_lease import LeadershipLease

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.fetching.fetch_read import FetchLimits, readable_partition
 from tidelog.broker.fetching.read_checks import diverging_epoch
 from tidelog.broker.partitions.partition import Partition

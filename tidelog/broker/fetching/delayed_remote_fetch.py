@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.fetching.delayed_fetch import WaitingFetch
 from tidelog.broker.fetching.fetch_read import (
     FetchRead,

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.log.partition_log import RecordPlace

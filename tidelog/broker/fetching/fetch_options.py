@@ -6,9 +6,9 @@ Source: KIP-392 (reading from followers), KIP-73 (replication quotas).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.fetching.fetch_read import PreferredReplica
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
 from tidelog.broker.fetching.replica_selector import ReplicaSelector

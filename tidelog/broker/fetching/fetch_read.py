@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.fetching.read_checks import check_follower, diverging_epoch
 from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation, Partition

@@ -23,10 +23,11 @@ I/O: none. Source: KIP-227, org.apache.kafka.server.FetchSession.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import Steps
 from tidelog.protocol.views.fetch_request_view import FetchPartition, FetchRequestView

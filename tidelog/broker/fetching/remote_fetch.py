@@ -6,9 +6,9 @@ A node without remote storage has none of these.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from tidelog.storage.log.partition_log import RecordPlace

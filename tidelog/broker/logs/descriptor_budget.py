@@ -16,8 +16,9 @@ import fcntl
 import logging
 import os
 import resource
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.base.dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

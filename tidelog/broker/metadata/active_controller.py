@@ -13,9 +13,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.image import MetadataImage

@@ -15,9 +15,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import SnapshotHead, snapshot_batches
 from tidelog.broker.raft.steps import Callback

@@ -9,8 +9,9 @@ Source: Selector.SelectorMetrics and Processor of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.base.dataclass import dataclass
 
 WINDOW_MS: Final = 30_000
 """The longest re-authentication is that of the current window and of the one before."""

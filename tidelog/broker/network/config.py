@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.addresses import normalized_address
 from tidelog.security.tls.server import TlsServer

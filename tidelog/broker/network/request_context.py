@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.protocol.framing import RequestHeader
 

@@ -5,9 +5,8 @@ Created by the NetworkServer, and passed to its listeners and connections.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.counters import NetworkCounters

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.time_histogram import TimeHistogram
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hmac
 import logging
 import ssl
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.security.credential_files import UnsuitableFileError, read_regular_file
 from tidelog.security.tls.file_versions import file_versions
 from tidelog.security.tls.server import ServerIdentity, load_server_identity

@@ -8,9 +8,10 @@ Source: ReplicaManager of Apache Kafka (which errors count as failed).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode
 
 EXPECTED_PRODUCE_ERRORS: Final = frozenset(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.cluster.replication.leader_state import LeaderState

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import TopicPartition

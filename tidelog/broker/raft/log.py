@@ -11,10 +11,11 @@ Source: KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.raft.snapshot_expiration import SnapshotExpiration
 from tidelog.broker.raft.snapshot_format import require_whole_snapshot
 from tidelog.broker.raft.snapshots import SnapshotFiles

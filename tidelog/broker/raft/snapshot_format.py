@@ -14,9 +14,9 @@ Source: RecordsSnapshotWriter and RecordsSnapshotReader of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
 from tidelog.cluster.quorum.control import snapshot_footer_batch, snapshot_header_batch
 from tidelog.protocol.batch import BatchHeader, crc_is_valid, iterate_headers, read_header

@@ -19,13 +19,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.registration.broker_registration import NO_EPOCH

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.replication.follower_log import apply_action
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.clients.transport.connection import BrokerConnection

@@ -21,11 +21,11 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.partitions.partition import Partition

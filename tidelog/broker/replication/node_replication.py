@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.channels.broker_channel import broker_address
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.node_connections import node_connection_settings

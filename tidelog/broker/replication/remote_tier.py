@@ -6,10 +6,10 @@ I/O: the look-up is in memory; the task of one partition awaits `fetch_auxiliary
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager, RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition

@@ -11,10 +11,10 @@ Source: KIP-932, KIP-1206 (modes); SharePartition.acquire of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.share_partitions.acquisition_lock import AcquisitionLock
 from tidelog.broker.share_partitions.in_flight import InFlightRange, InFlightRanges
 from tidelog.broker.share_partitions.record_states import RecordState

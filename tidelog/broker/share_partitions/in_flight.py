@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.share_partitions.acquisition_lock import AcquisitionLock
 from tidelog.broker.share_partitions.record_states import TRANSITIONS, RecordState
 from tidelog.broker.share_partitions.state_change import StateChange

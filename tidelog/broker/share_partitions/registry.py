@@ -16,9 +16,10 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.share.persister import (
     UNINITIALIZED_START_OFFSET,
     SharePartitionKey,

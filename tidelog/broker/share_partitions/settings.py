@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.share_partitions.acquisition import DeliveryLimits
 from tidelog.cluster.image import MetadataImage, ResourceType

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.share_partitions.acquisition import AcquireMode, AcquireRequest

@@ -18,10 +18,11 @@ I/O: none. Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 FINAL_EPOCH: Final = -1

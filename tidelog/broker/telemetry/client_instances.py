@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry

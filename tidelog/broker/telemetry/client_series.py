@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.observability.metrics import Family, FamilyKind, Reading
 from tidelog.broker.telemetry.pushed_metrics import PushedMetrics
 from tidelog.cluster.client_metrics import CLIENT_ID, CLIENT_INSTANCE_ID

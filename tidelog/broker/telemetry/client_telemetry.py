@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.log_limit import LogLimit
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.network.connected_client import ConnectedClient

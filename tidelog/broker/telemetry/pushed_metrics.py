@@ -13,11 +13,11 @@ Source: opentelemetry/proto/metrics/v1/metrics.proto; KIP-714 (attributes).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.steps import Steps
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from crc32c import crc32c
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.base.linear_pattern import LinearPattern
 from tidelog.cluster.client_metrics import (
     CLIENT_METRICS_CONFIGS,

@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.threads import Threads
 from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.listeners import Listener

@@ -8,7 +8,7 @@ offsets that a group has committed are kept.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.catalog import BackupCatalog, BackupEntry
 from tidelog.broker.backup.contents import (

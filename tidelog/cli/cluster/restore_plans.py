@@ -9,11 +9,12 @@ I/O: blocks. Errors: RemoteStorageError if the store does not respond.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.contents import BackupTopic
 from tidelog.cli.tier.restore import survey_with_progress

@@ -6,10 +6,11 @@ The broker verifies both. The claims of a token are read here only for the name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.jaas import jaas_text
 from tidelog.security.oauthbearer.token import TokenError, decode_token, required_time_ms, text_claim
 

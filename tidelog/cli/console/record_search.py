@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.console.schemas.wire_format import schema_id
 from tidelog.cli.output import bytes_to_json
 from tidelog.clients.consumer.consumer import Consumer

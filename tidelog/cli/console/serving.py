@@ -7,11 +7,11 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from aiohttp import web
 
 from tidelog.base.clock import SystemClock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.console.access import LOOPBACK_NAMES, TOKEN_PARAMETER, TokenAccess, name_in_url

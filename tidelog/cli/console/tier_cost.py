@@ -5,8 +5,9 @@ The prices are those of the user's contract. Reads are not included: the console
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.base.dataclass import dataclass
 
 _GB: Final = 1 << 30
 

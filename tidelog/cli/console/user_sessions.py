@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.cli.console.access import TOKEN_BITS
 from tidelog.cli.console.credentials import Credentials

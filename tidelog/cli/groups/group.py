@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.groups import offsets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ import typer
 
 from tidelog.base.clock import SystemClock
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain

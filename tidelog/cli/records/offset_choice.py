@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")

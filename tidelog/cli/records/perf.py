@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
 from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import CONNECT_TIMEOUT_MS, AsJson

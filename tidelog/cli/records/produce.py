@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain, kafka_error_text

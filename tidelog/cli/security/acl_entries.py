@@ -7,10 +7,10 @@ Source: AclCommand of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.security.authorization.supported_operations import SUPPORTED_OPERATIONS
 from tidelog.cli.failures import UsageFailure
 from tidelog.clients.admin.admin import (

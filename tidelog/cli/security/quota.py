@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Final
 
 import typer
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure

@@ -6,12 +6,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import Terminated, UsageFailure
 from tidelog.cli.options import key_values

@@ -12,13 +12,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import typer
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
 from tidelog.cli.output import print_json

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import UsageFailure, complain

@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from uuid import UUID
 
 import typer
 
 from tidelog.base.count_text import count_text
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text

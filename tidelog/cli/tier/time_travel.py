@@ -6,13 +6,14 @@ Exit status 1 if the topic cannot be restored.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import typer
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import succeeded
 from tidelog.cli.output import numbers_text, print_table, size_text
 from tidelog.clients.admin.admin import (

@@ -9,9 +9,9 @@ Source: KIP-664.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.base.clock import SystemClock
+from tidelog.base.dataclass import dataclass
 from tidelog.cli.admin import succeeded
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.types import TopicDescription

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.transport.api_versions import negotiation_request
 from tidelog.clients.transport.failures import raise_for

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -6,8 +6,9 @@ The connection of the client must be authenticated by SASL or by a certificate, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin_requests import AdminRequests, unique_names
 from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin_requests import AdminRequests, unique_names
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE, CoordinatorLookup
 from tidelog.clients.metadata.leader_requests import send_to_leaders

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.streams_topology import StreamsMember, StreamsTopology
 from tidelog.clients.groups.assignors import Assignment, Subscription
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata

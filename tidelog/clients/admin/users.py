@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS
 from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none
 from tidelog.clients.transport.failures import failure, raise_for

@@ -7,10 +7,11 @@ Names are Kafka's keys with underscores instead of dots. Names end with their un
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from ssl import SSLContext
 from typing import Any, TypeAlias, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.options import (
     ConfigError,
     parse_bootstrap_servers,

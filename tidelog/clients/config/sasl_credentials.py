@@ -7,8 +7,9 @@ Source: SaslConfigs, PlainLoginModule and ScramLoginModule of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.jaas import JaasError, LoginModule, parse_jaas
 from tidelog.security.scram.credentials import SCRAM_MECHANISMS
 from tidelog.security.scram.messages import TOKEN_EXTENSION

@@ -10,10 +10,10 @@ Source: KIP-227; KIP-516 (topic ids).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 

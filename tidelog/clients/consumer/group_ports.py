@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.partition_state import AssignedPartitions
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup

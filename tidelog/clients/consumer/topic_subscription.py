@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.metadata.topic_names import require_topic_name
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.failures import COORDINATOR_MOVED

@@ -9,10 +9,11 @@ Source: Metadata.json; KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (le
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition

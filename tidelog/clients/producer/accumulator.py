@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
 from tidelog.base.backoff import ExponentialBackoff
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.producer_batch import Delivery, ProducerBatch, new_builder

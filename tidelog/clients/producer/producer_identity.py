@@ -22,9 +22,10 @@ Source: KIP-98, KIP-360 (epoch bump), TransactionManager of Kafka's clients.
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
 from tidelog.protocol.errors import ErrorCode

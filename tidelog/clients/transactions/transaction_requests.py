@@ -8,9 +8,9 @@ returns the epoch of the next transaction. The version of a request selects the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -7,8 +7,8 @@ which has a connection for each broker.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.broker_address import BrokerAddress

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.backoff import ExponentialBackoff
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.ids import BrokerId

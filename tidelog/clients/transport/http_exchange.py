@@ -12,12 +12,13 @@ import asyncio
 import io
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.client import HTTPException, HTTPResponse
 from ssl import SSLContext
 from typing import Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.environment import Environment
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024

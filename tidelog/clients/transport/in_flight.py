@@ -8,8 +8,9 @@ not full. A broker that reads slowly therefore stops the client early, and memor
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from tidelog.base.dataclass import dataclass
 
 ContextT = TypeVar("ContextT")
 

@@ -11,10 +11,11 @@ Source: KIP-48, KIP-373, KIP-900; DelegationTokenControlManager of Apache Kafka 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.token_index import TokenIndex

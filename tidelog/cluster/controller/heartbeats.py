@@ -12,8 +12,7 @@ Source: KIP-631; BrokerHeartbeatManager and BrokerHeartbeatTracker of Apache Kaf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import BrokerId, Offset
 

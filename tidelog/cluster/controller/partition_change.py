@@ -23,11 +23,12 @@ Source: KIP-455, KIP-858, KIP-966; PartitionChangeBuilder of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.controller.reassignment_sets import Replicas, ReplicaSets, complete_reassignment
 from tidelog.cluster.image import NO_LEADER, LeaderRecoveryState, PartitionImage
 from tidelog.cluster.partition_changes import NO_LEADER_CHANGE

@@ -6,9 +6,9 @@ Commands never change state; the records do, when they are replayed from the met
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.schema import MetadataRecord
 

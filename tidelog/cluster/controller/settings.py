@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.base.config_definition import ConfigValue
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import BrokerId
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.outbox import Outbox
 from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.ids import BrokerId

@@ -5,9 +5,9 @@ Source: KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, endpoints).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.leader_state import LeaderState, ReplicaPosition
 from tidelog.cluster.quorum.replica import Replica

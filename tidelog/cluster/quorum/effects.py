@@ -13,9 +13,9 @@ Rules for the caller that performs them:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.protocol.schema import ApiMessage
 

@@ -6,10 +6,10 @@ Source: KIP-595, KIP-853 (positions by replica key), KAFKA-15489 (check quorum).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import BrokerId, LeaderEpoch
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID

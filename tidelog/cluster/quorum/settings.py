@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.base.dataclass import dataclass
 
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 """The maximum size of a batch of the metadata log; `KafkaRaftClient.MAX_BATCH_SIZE_BYTES` of Kafka."""

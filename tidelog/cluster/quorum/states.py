@@ -17,10 +17,11 @@ the voter set) is only UNATTACHED or FOLLOWER, or RESIGNED if it was the leader 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.quorum.leader_state import LeaderState
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 

@@ -9,11 +9,11 @@ Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.replication.follower_session import FollowerSession, SentPartition
 from tidelog.cluster.replication.follower_state import FollowedPartition, PartitionDelayed, ReplicaState
 from tidelog.protocol.errors import ErrorCode

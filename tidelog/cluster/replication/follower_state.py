@@ -21,11 +21,11 @@ Source: PartitionFetchState and TierStateMachine of Apache Kafka, KIP-101, KIP-2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.replication.aux_build import AuxBuild, RemoteSegment
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition

@@ -11,10 +11,10 @@ Source: KIP-497, kafka.cluster.Partition of Apache Kafka.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch
 

@@ -8,9 +8,9 @@ Units: times are monotonic ms. Source: kafka.cluster.Replica of Apache Kafka.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import BrokerId, Offset
 
 UNKNOWN_OFFSET: Final[Offset] = -1

@@ -9,12 +9,12 @@ Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.compression import BytesLike
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import RECORD_BYTES_MIN

@@ -15,10 +15,10 @@ Source: FetchRequest.json, Apache Kafka 4.3.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.codec_runtime import read_string_length, read_uuid
 from tidelog.protocol.errors import DecodeError

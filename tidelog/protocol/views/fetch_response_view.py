@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.primitives import write_unsigned_varint
 from tidelog.protocol.steps import Steps
 from tidelog.protocol.views.fetch_request_view import (

@@ -16,10 +16,10 @@ Source: ProduceRequest.json, Apache Kafka 4.3.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.codec import ELEMENTS_MAX
 from tidelog.protocol.codec_runtime import read_string_length, read_uuid
 from tidelog.protocol.errors import DecodeError

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import shortened
 from tidelog.protocol.primitives import write_unsigned_varint
 from tidelog.protocol.steps import Steps, run_steps

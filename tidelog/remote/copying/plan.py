@@ -13,9 +13,9 @@ Source: RemoteLogManager.RLMCopyTask of Apache Kafka 4.3 and 4.4; KIP-405, KIP-1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.remote.tasks.local_segments import LocalSegment
 from tidelog.storage.config.log_config import LogConfig

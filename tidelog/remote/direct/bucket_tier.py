@@ -11,10 +11,10 @@ Errors: RemoteStorageError, also for a damaged manifest.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, TopicPartition, uuid_text
 from tidelog.remote.direct.partition_tier import PartitionTier

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import DecodeError

@@ -5,8 +5,7 @@ Brokers use the same lineage (`tidelog.remote.reading.lineage`), so that both re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.store import CacheQueries
 from tidelog.remote.ports.segment_metadata import (

@@ -19,11 +19,12 @@ Source: RemoteLogManager.RLMExpirationTask of Apache Kafka 4.3; KAFKA-15352, KAF
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.metadata_manager import SegmentExcerpt
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState

@@ -7,8 +7,8 @@ I/O: blocks. Errors: RemoteStorageError.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.memory_file import MemoryFile

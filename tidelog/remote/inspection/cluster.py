@@ -10,12 +10,12 @@ Errors: KafkaError if the cluster, a topic or a leader does not respond.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from tidelog.base.clock import SystemClock
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition

@@ -7,10 +7,11 @@ and which records did not follow the earlier ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.findings import offsets_text, segment_name
 from tidelog.remote.inspection.scheduled_deletions import local_only_bytes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
 from tidelog.remote.inspection.history import PartitionHistory
 from tidelog.remote.ports.segment_metadata import (

@@ -6,10 +6,10 @@ Source: TopicBasedRemoteLogMetadataManagerConfig of Apache Kafka 4.3; KIP-1235 (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigValue, parse_values, table
+from tidelog.base.dataclass import dataclass
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 _COMMON: Final = "remote.log.metadata.common.client."

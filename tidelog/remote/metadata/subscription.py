@@ -16,8 +16,8 @@ Source: ConsumerTask of Apache Kafka 4.3, which reads everything again for each 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.log_ports import LogBounds, ReadRecords
 from tidelog.remote.ports.segment_metadata import TopicIdPartition

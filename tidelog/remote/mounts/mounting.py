@@ -9,9 +9,9 @@ Errors: KafkaError; MountError for a topic that cannot be mounted.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
 from tidelog.clients.admin.admin import Admin, ConfigResource, OffsetSpec, ResourceType
 from tidelog.clients.admin.types import NewTopic

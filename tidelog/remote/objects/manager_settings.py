@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.layout.custom_metadata import CustomField
 from tidelog.remote.objects.layout.encryption import KeyRing

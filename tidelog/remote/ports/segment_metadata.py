@@ -8,11 +8,11 @@ Source: KIP-405, KIP-917 (custom metadata); RemoteLogSegmentMetadata and -State 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import BrokerId, Offset, TopicPartition, uuid_text
 from tidelog.storage.leader_epoch import EpochEntry
 

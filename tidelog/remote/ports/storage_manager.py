@@ -8,10 +8,10 @@ Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager of Apach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.leader_epoch import LeaderEpochCache

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.ids import BrokerId
 from tidelog.remote.inspection.deep import inspect_segment

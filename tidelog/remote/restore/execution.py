@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.clients.admin.types import NewTopic, TopicDescription
 from tidelog.clients.producer.producer import Producer

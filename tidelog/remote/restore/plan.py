@@ -7,10 +7,11 @@ be restored is in the plan: segments of other lineages, gaps, and transactions w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.findings import offsets_text, segment_name
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition

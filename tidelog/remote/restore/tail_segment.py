@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, read_header
 from tidelog.protocol.errors import DecodeError, KafkaError
 from tidelog.protocol.ids import Offset

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, uuid_text
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.objects.layout.object_keys import reference

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.protocol.ids import BrokerId

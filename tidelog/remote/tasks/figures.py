@@ -6,8 +6,9 @@ Source: KIP-405, KIP-930 (names), KIP-963 (lags, sizes), KIP-956 (throttle times
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.outage import Outage
 from tidelog.base.randomness import Randomness
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings

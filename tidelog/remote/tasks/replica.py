@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.log.partition_log import PartitionLog

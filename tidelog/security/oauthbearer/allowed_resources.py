@@ -10,12 +10,12 @@ Source: ConfigurationUtils and BrokerSecurityConfigs of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 
 ALLOWED_URLS_VARIABLE: Final = "TIDELOG_SASL_OAUTHBEARER_ALLOWED_URLS"
 ALLOWED_FILES_VARIABLE: Final = "TIDELOG_SASL_OAUTHBEARER_ALLOWED_FILES"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from joserfc.jwk import ECKey, Key, RSAKey
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.oauthbearer.token import KEY_ID_CHARACTERS_MAX
 
 KEYS_MAX: Final = 200

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.authentication_error import AuthenticationError
 
 OAUTHBEARER: Final = "OAUTHBEARER"

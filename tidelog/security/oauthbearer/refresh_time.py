@@ -5,8 +5,7 @@ Source: ExpiringCredentialRefreshingLogin of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.security.oauthbearer.token import BearerToken
 
 

@@ -12,8 +12,10 @@ import binascii
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from tidelog.base.dataclass import dataclass
 
 INVALID_TOKEN: Final = "invalid_token"
 INSUFFICIENT_SCOPE: Final = "insufficient_scope"

@@ -25,9 +25,9 @@ import json
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.jaas import JaasError
 from tidelog.security.oauthbearer.token import (
     INSUFFICIENT_SCOPE,

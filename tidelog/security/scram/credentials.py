@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 
 ITERATIONS_MIN: Final = 4096

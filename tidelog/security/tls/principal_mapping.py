@@ -15,12 +15,12 @@ Source: KIP-371; SslPrincipalMapper of Apache Kafka 4.3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import re2
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")

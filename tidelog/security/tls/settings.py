@@ -7,11 +7,11 @@ Source: SslConfigs, BrokerSecurityConfigs and DefaultSslEngineFactory of Apache 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError, split_list
+from tidelog.base.dataclass import dataclass
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _PROTOCOLS: Final = ("TLS", *TLS_VERSIONS)

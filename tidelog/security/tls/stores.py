@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from cryptography import x509
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
+from tidelog.base.dataclass import dataclass
 from tidelog.security.tls.settings import StoreSettings
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -13,12 +13,12 @@ cannot be used after an error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from tidelog.protocol.compression import BytesLike, Compression
 from tidelog.protocol.errors import DecodeError

@@ -8,12 +8,12 @@ Source: the layout in `tidelog.protocol.record`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import RECORD_BYTES_MIN
 from tidelog.protocol.record_columns.record_starts import record_starts

@@ -11,11 +11,11 @@ The whole folder can be read while no run is in progress and no killed run is wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from tidelog.base.clock import SystemClock
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector.jobs.archive_plan import (
     STATE_FOLDER,
     ArchivedFile,

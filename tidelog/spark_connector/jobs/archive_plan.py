@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object

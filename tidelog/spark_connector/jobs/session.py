@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector import SETTINGS, register
 from tidelog.spark_connector.jobs.failures import JobFailure, cause_in
 from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings

@@ -6,9 +6,9 @@ Topics are read once. The counted columns are cached in Spark's memory and on it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.stats_report import (
     QUANTILES,

@@ -7,9 +7,9 @@ of the preceding record. Distinct keys are estimates (HyperLogLog++, about 2 %),
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.spark_connector.planning.offsets_json import Offsets
 

@@ -7,10 +7,11 @@ do not respond.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.planning.offset_specs import AtTimestamp, Bound

@@ -6,9 +6,9 @@ At least once: after a crash the records of one micro-batch may be written again
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.jobs.topic_span import TopicSource
 from tidelog.spark_connector.planning.option_values import OptionError

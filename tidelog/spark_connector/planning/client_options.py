@@ -10,9 +10,10 @@ Source: the guide to Spark's Kafka integration; ConsumerConfig and ProducerConfi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.config.client_config import ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.clients.config.options import ConfigError, similar_options
 from tidelog.spark_connector.planning.option_values import CLIENT_PREFIX, OptionError, read_bool

@@ -9,8 +9,8 @@ Source: KafkaOffsetReaderConsumer.getOffsetRangesFromResolvedOffsets of Apache S
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.spark_connector.planning.ranges import OffsetRange
 

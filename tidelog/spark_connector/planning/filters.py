@@ -14,11 +14,12 @@ skips nothing. No record before the first one that is new enough can match, so a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.spark_connector.planning.ranges import OffsetRange
 

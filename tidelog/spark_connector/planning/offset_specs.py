@@ -12,10 +12,10 @@ Source: the guide to Spark's Kafka integration; KafkaSourceProvider of Apache Sp
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.planning.offsets_json import EXAMPLE, Offsets, read_offsets_option
 from tidelog.spark_connector.planning.option_values import OptionError, read_number

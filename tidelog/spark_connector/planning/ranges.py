@@ -6,9 +6,9 @@ Source: KafkaOffsetRangeCalculator of Apache Spark (SPARK-36576, SPARK-49259).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, ProducerId, TopicPartition
 
 

@@ -11,12 +11,12 @@ batches that were appended together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata

@@ -17,9 +17,9 @@ Source: KafkaWriter of Apache Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector.planning.option_values import OptionError
 
 _BYTES: Final = ("string", "binary")

@@ -6,9 +6,9 @@ Source: the guide to Spark's Kafka integration.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector.planning.client_options import WRITING, ClientOptions, read_client_options
 from tidelog.spark_connector.planning.option_values import (
     CLIENT_PREFIX,

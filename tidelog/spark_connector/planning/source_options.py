@@ -8,9 +8,9 @@ Source: the guide to Spark's Kafka integration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.spark_connector.planning.client_options import ClientOptions, read_client_options
 from tidelog.spark_connector.planning.offset_specs import Bound, OffsetSpec, read_ending, read_starting
 from tidelog.spark_connector.planning.option_values import (

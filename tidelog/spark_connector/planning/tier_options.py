@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.similar_names import similar_names
 from tidelog.protocol.ids import uuid_from_text
 from tidelog.spark_connector.planning.option_values import (

@@ -7,8 +7,8 @@ in the tier and on brokers' disks are read from the tier, which reduces the load
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.planning.ranges import AbortedRange, OffsetRange, split_ranges

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.planning.option_values import OptionError, read_json_object
 

@@ -7,9 +7,10 @@ start, or an unclean election its end, that is data loss, which fails the task o
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition

@@ -7,13 +7,13 @@ I/O: one pread for each window, two if it begins with a batch that is longer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 import numpy as np
 from crc32c import crc32c
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import ATTRIBUTES_AT, BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, BatchHeader
 from tidelog.protocol.record_columns.header_columns import (
     HeaderColumns,

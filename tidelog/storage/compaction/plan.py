@@ -7,9 +7,9 @@ loop checks with `is_current` whether the result may still be used.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, ProducerId
 from tidelog.protocol.steps import Steps
 from tidelog.storage.compaction.cleanable import Cleanable

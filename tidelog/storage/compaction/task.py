@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, ProducerId
 from tidelog.storage.compaction.last_records import LastRecord
 from tidelog.storage.compaction.segment_groups import SourceSegment

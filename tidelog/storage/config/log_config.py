@@ -6,10 +6,10 @@ Source: org.apache.kafka.storage.internals.log.LogConfig of 4.3.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.storage.config.topic_source import TopicSource
 
 _FOLLOW_TOTAL_RETENTION: Final = -2

@@ -15,11 +15,11 @@ never creates the topic with another id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import LeaderEpoch, ProducerId, uuid_from_text, uuid_text
 
 RESTORE_PREFIX: Final = "tidelog.restore."

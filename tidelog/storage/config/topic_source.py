@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.base.config_definition import ConfigError, ConfigValue
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 
 SOURCE_KEY: Final = "tidelog.source"

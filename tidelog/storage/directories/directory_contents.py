@@ -11,10 +11,11 @@ Errors: OSError if the directory cannot be listed.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.partition_directory import (

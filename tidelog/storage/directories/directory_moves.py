@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.future_log import FutureLog
 from tidelog.storage.log.partition_log import PartitionLog

@@ -9,10 +9,10 @@ Source: org.apache.kafka.metadata.properties.MetaProperties of Apache Kafka 4.3;
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.properties import MalformedEscape, Property, parse_property_lines
 from tidelog.protocol.ids import BrokerId, uuid_from_text, uuid_text
 from tidelog.storage.disk.errors import CorruptCheckpoint

@@ -11,8 +11,7 @@ log directory goes offline and nothing is retried ("fsyncgate"). OSError if no f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset
 from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
 from tidelog.storage.disk.files import File, FileSystem

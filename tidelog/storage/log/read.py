@@ -9,9 +9,9 @@ scan of headers. Errors: OSError, CorruptLog, CorruptIndex.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.ids import Offset
 from tidelog.storage.segment.file_slice import FileSlice

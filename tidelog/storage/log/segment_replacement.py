@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.log_files import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.compression import Compression
 from tidelog.storage.config.log_config import LogConfig

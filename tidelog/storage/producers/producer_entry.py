@@ -16,9 +16,10 @@ Source: ProducerStateEntry and ProducerAppendInfo of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import ATTRIBUTE_TRANSACTIONAL, BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId

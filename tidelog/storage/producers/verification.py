@@ -26,9 +26,9 @@ Source: VerificationStateEntry, VerificationGuard and UnifiedLog of Apache Kafka
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, TopicPartition

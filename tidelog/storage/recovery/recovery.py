@@ -14,8 +14,8 @@ Source: LogSegment.recover and LogLoader.recoverLog of Apache Kafka 4.3, which t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.storage.disk.files import File
 
 

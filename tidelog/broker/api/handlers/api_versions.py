@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import (

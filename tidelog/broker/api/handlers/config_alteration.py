@@ -7,11 +7,12 @@ controller.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.api.handlers.config_changes import (
     ChangeLoggers,
     ConfigsAfterChange,

@@ -7,9 +7,9 @@ of the cluster is finalized.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names

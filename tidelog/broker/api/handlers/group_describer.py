@@ -6,9 +6,10 @@ A group with a topic that the client may not describe is TOPIC_AUTHORIZATION_FAI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.api.handlers.group_access import GroupAccess
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode

@@ -9,9 +9,10 @@ Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.coordinators.verification.produce import ProduceVerifications
 from tidelog.broker.network.request import Request

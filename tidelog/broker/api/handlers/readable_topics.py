@@ -6,9 +6,9 @@ The coordinator gets only their partitions. All other partitions get an error fr
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig

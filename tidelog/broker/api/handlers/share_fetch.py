@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, cast
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.api.element_release import ElementRelease
 from tidelog.broker.api.handlers.share_acknowledgements import (
     AcknowledgementBatch,

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.consumer_offsets import append_marker
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
 from tidelog.broker.logs.flusher import Flusher

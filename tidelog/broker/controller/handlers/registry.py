@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.broker.api.dispatch import Dispatcher, TypedHandler
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS

@@ -5,8 +5,7 @@ They change topics within the quota of the client, and only those topics that th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.broker.scheduling.slices import Slices

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.base.dataclass import dataclass
 
 # The time that a new member, which cannot send heartbeats yet, may wait to join. A constant in Kafka, too.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000

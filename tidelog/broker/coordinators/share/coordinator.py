@@ -14,10 +14,11 @@ Source: KIP-932, ShareCoordinatorShard of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.share.persister import (
     UNINITIALIZED_START_OFFSET,

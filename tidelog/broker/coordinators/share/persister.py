@@ -17,10 +17,10 @@ Source: KIP-932, Persister of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, Self
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, uuid_from_text, uuid_text
 

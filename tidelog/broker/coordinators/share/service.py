@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.share.coordinator import PartitionCount, ShareCoordinator
 from tidelog.broker.coordinators.share.loading import replay_batches

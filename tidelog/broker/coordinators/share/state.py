@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.share.persister import UNINITIALIZED_START_OFFSET, ShareStateBatch
 from tidelog.broker.coordinators.share.state_batches import add_batches
 from tidelog.protocol.ids import LeaderEpoch, Offset

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
     SharePartitionKey,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata

@@ -16,9 +16,10 @@ Source: KIP-98, KIP-360, KIP-890; TransactionMetadata of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.transactions.states import NEXT_STATES, TransactionState
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.shared.coordinator import RecordFormat
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.broker.coordinators.shared.shard import Shard, ShardPorts, ShardState

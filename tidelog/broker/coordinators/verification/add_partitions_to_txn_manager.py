@@ -25,10 +25,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Final, Protocol, TypeVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
 from tidelog.cluster.image import NO_LEADER, MetadataImage

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
 from tidelog.broker.partitions.replica_manager import ReplicaManager

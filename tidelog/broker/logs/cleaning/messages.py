@@ -25,9 +25,9 @@ import errno
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Final, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.storage.compaction.last_records import LastRecord
 from tidelog.storage.compaction.segment_groups import SourceSegment

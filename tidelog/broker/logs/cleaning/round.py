@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.logs.cleaning.messages import CleaningLimits
 from tidelog.broker.logs.cleaning.worker_process import CleaningWorker, WrittenBytes
 from tidelog.storage.compaction.cleanable import Cleanable

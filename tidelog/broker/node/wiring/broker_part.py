@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.api.handlers.registry import register_apis
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.forwarding import Forwarder

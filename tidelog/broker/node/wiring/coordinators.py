@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog.base.clock import Clock, SystemClock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerProcess

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.sasl_config import PeerCredentials, peer_credentials
 from tidelog.clients.config.environment import Environment

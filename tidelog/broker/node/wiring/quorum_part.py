@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.controller_access import ControllerAccess

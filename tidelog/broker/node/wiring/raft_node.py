@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.metadata.leadership import ControllerLeadership
 from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
 from tidelog.broker.metadata.store import MetadataStore

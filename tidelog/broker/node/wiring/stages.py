@@ -16,8 +16,9 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from tidelog.base.dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.broker.config.sasl_config import SaslListenerConfig
 from tidelog.broker.security.authentication.scram_credentials import ScramCredentials

@@ -13,10 +13,10 @@ Source: SaslServerAuthenticator, KafkaChannel and Processor of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.config.sasl_config import SaslListenerConfig
 from tidelog.broker.network.authentication_counters import AuthenticationCounters
 from tidelog.broker.network.request import Request

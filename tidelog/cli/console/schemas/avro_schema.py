@@ -7,8 +7,9 @@ Source: "Schema Declaration" and "Names" in the specification of Avro 1.12.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from tidelog.base.dataclass import dataclass
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
+
+from tidelog.base.dataclass import dataclass
 
 REQUESTS_MAX: Final = 8
 RESPONSE_BYTES_MAX: Final = 1 << 20

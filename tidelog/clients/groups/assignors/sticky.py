@@ -18,9 +18,9 @@ Source: StickyAssignor and AbstractStickyAssignor of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.groups.assignors.racks import RackMatching
 from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, resolve_claims
 from tidelog.clients.groups.assignors.sticky_equal import EqualAssignment

@@ -10,8 +10,9 @@ Source: AbstractStickyAssignor of Apache Kafka, KIP-792.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.groups.assignors.subscription import Subscription
 from tidelog.protocol.ids import TopicPartition
 

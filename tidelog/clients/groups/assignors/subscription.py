@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import TopicPartition
 
 NO_GENERATION = -1

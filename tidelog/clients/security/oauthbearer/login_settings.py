@@ -18,10 +18,11 @@ ClientCredentialsRequestFormatterFactory of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError
+from tidelog.base.dataclass import dataclass
 from tidelog.clients.transport.http_exchange import HttpTimeouts
 from tidelog.security.oauthbearer.allowed_resources import AllowedResources, Endpoint
 from tidelog.security.oauthbearer.messages import invalid_extension

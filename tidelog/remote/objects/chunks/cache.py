@@ -23,10 +23,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.base.bounded_lru import BoundedLru
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
 from tidelog.remote.objects.chunks.storage import ChunkKey, ChunkStorage, Handle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.layout.chunk_index import Chunk, ChunkIndex
 from tidelog.remote.objects.layout.manifest import SegmentManifest
 from tidelog.remote.objects.layout.object_keys import SegmentKeys

@@ -12,9 +12,11 @@ Source: FixedSizeChunkIndex and VariableSizeChunkIndex of Aiven's RemoteStorageM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
+
+from tidelog.base.dataclass import dataclass
 
 
 class Chunk(NamedTuple):

@@ -16,7 +16,6 @@ import binascii
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.layout.pieces import Buffer
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
 

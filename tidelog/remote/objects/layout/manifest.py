@@ -22,9 +22,9 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.objects.layout.chunk_index import (

@@ -6,10 +6,11 @@ Source: ObjectKeyFactory of Aiven's RemoteStorageManager.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
 from tidelog.remote.objects.layout.custom_metadata import (
     CustomMetadata,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, DecryptError
 from tidelog.remote.objects.layout.pieces import Buffer
 from tidelog.remote.objects.layout.zstd_frames import BadFrame, compress, decompress

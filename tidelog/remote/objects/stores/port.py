@@ -12,11 +12,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO, Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.base.clock import SYSTEM_CLOCK, Clock
+from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.base.threads import SYSTEM_THREADS, Threads
 from tidelog.remote.ports.storage_manager import (

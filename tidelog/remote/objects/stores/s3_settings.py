@@ -7,7 +7,6 @@ here).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from tidelog.base.config_definition import (
     reject_unknown_keys,
     table,
 )
+from tidelog.base.dataclass import dataclass
 
 PART_BYTES_MIN: Final = 5 * 1024 * 1024
 PARTS_MAX: Final = 10_000

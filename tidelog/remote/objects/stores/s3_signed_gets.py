@@ -15,7 +15,6 @@ I/O: blocking HTTP requests, from any thread. Errors: those of the client.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.awsrequest import AWSRequest
@@ -24,6 +23,7 @@ from botocore.parsers import create_parser
 from botocore.response import StreamingBody
 from botocore.utils import percent_encode
 
+from tidelog.base.dataclass import dataclass
 from tidelog.remote.objects.stores.port import RequestKind
 
 if TYPE_CHECKING:

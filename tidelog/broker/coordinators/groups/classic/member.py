@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse

@@ -6,10 +6,10 @@ Source: GroupCoordinatorConfig and GroupConfig of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.cluster.image import MetadataImage, ResourceType
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
 from tidelog.protocol.coordinator_records.consumer_group import (
     AssignedTopicPartitions,

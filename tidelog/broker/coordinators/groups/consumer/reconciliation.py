@@ -11,10 +11,11 @@ Source: CurrentAssignmentBuilder of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED
 from tidelog.broker.coordinators.groups.members import TargetPartitions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.consumer.config import GroupSettings, limited
 from tidelog.cluster.image import MetadataImage, ResourceType
 

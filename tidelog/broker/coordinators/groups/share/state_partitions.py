@@ -9,10 +9,11 @@ Source: ShareGroupStatePartitionMetadata of Apache Kafka 4.3.1, and its use in G
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.base.dataclass import dataclass
 from tidelog.protocol.coordinator_records.share_group import (
     ShareGroupStatePartitionMetadataValue,
     TopicInfo,

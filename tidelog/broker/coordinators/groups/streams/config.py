@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.consumer.config import limited
 from tidelog.cluster.image import MetadataImage, ResourceType
 

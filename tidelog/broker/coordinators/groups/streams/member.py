@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
 from tidelog.broker.coordinators.groups.streams.tasks import (
     NO_ASSIGNED_TASKS,

@@ -11,9 +11,10 @@ Source: CurrentAssignmentBuilder of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.streams.member import MemberState, StreamsMember
 from tidelog.broker.coordinators.groups.streams.task_owners import TaskOwners
 from tidelog.broker.coordinators.groups.streams.tasks import (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias
+
+from tidelog.base.dataclass import dataclass
 
 TaskSet: TypeAlias = Mapping[str, frozenset[int]]
 """Partitions by subtopology id."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.streams.partition_counts import CountOf, PartitionCounts
 from tidelog.broker.coordinators.groups.streams.topology import StreamsTopology, invalid_topology
 from tidelog.broker.coordinators.groups.streams.topology_status import (
