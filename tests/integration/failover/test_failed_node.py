@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 
 import pytest
@@ -50,6 +51,19 @@ def test_another_controller_becomes_active_after_a_kill(three_nodes: ThreeNodes)
     three_nodes.cluster.start_node(controller)
     three_nodes.create_topic("after")
     assert set(three_nodes.partition("after").replicas) == {1, 2, 3}
+
+
+def test_the_last_node_of_a_cluster_that_stops_does_not_wait_for_the_other_controllers(
+    three_nodes: ThreeNodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No controller can permit its controlled shutdown; before, it waited for the whole timeout."""
+    caplog.set_level(logging.INFO)
+    three_nodes.create_topic("tides")
+    for node_id in (1, 2):
+        three_nodes.cluster.kill_node(node_id)
+    three_nodes.cluster.stop_node(3)
+    assert "Controlled shutdown ends: a majority of the controllers cannot be reached" in caplog.text
+    assert "Controlled shutdown did not complete" not in caplog.text
 
 
 def test_an_empty_node_with_the_same_id_fetches_all_records(three_nodes: ThreeNodes) -> None:

@@ -81,6 +81,11 @@ class Peers:
             )
         peer.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
 
+    @property
+    def unreachable_nodes(self) -> frozenset[BrokerId]:
+        """The nodes to which the last attempt to connect has failed."""
+        return frozenset(node_id for node_id, each in self._reachability.items() if each.is_outage)
+
     async def wait_for_responses(self, timeout_s: float) -> None:
         """Wait until every request has its response, at most `timeout_s`."""
         try:
@@ -122,6 +127,11 @@ class _Reachability:
     def __init__(self) -> None:
         self._failures = 0
         self._unsent: dict[int, int] = {}
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the last attempt to connect has failed."""
+        return self._failures > 0
 
     def on_failure(self, address: BrokerAddress, reason: str) -> None:
         """Count an attempt that failed; log the first one."""

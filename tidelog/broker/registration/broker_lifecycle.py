@@ -6,6 +6,10 @@
     RUNNING -> CONTROLLED_SHUTDOWN     this broker requests its shutdown; its leaderships move to others
     any -> SHUTTING_DOWN               the controller agrees, no response in time, or an immediate stop
 
+A controlled shutdown also ends when the metadata shows that the controller has fenced this broker, whose last
+response may have been lost, and when a majority of the controllers cannot be reached for QUORUM_OUTAGE_MS. If
+all nodes of a cluster stop at the same time, no controller remains for the last one.
+
 One task sends one request at a time: registrations until one succeeds, then heartbeats. A failed request is
 repeated after a pause that grows. A heartbeat that is refused (the broker was unregistered, another process
 has its id) is repeated too, as in Kafka: only a new start registers again. Two failures are fatal: no
@@ -46,6 +50,8 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 _CAUGHT_UP_PAUSE_MS: Final = 10
 _SHUTDOWN_PAUSE_MS: Final = 10
+_SHUTDOWN_CHECK_MS: Final = 50
+QUORUM_OUTAGE_MS: Final = 500
 _FIRST_BACKOFF_MS: Final = 100
 _READY_SHARE: Final = 10
 """The number of heartbeats that a fenced and ready broker sends in one interval."""
@@ -86,14 +92,17 @@ class LifecycleSettings:
 class BrokerLifecyclePorts:
     """The ports of a lifecycle to its node.
 
-    `metadata_offset` returns the last metadata offset that this broker has applied. `on_fatal` is called
-    with the reason when the node must stop.
+    `metadata_offset` returns the last metadata offset that this broker has applied, and `is_fenced` whether
+    the registration with this epoch is fenced there. `can_reach_quorum` returns whether a majority of the
+    controllers can be reached. `on_fatal` is called with the reason when the node must stop.
     """
 
     channel: ControllerRequests
     clock: Clock
     rng: Randomness
     metadata_offset: Callable[[], Offset]
+    is_fenced: Callable[[int], bool]
+    can_reach_quorum: Callable[[], bool]
     on_fatal: Callable[[str], None]
 
 
@@ -175,7 +184,7 @@ class BrokerLifecycle:
     # ---- stopping
 
     async def shut_down(self, timeout_ms: int) -> bool:
-        """Move the leaderships to other brokers; return False if that takes longer than `timeout_ms`.
+        """Move the leaderships to other brokers; return False if that is not possible within `timeout_ms`.
 
         A broker that is not running has none and stops at once.
         """
@@ -185,11 +194,11 @@ class BrokerLifecycle:
         self._transition(BrokerState.CONTROLLED_SHUTDOWN)
         self._next_attempt.set()
         try:
-            await asyncio.wait_for(asyncio.shield(self._ended), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._wait_for_shutdown()
         except TimeoutError:
             logger.warning("Controlled shutdown did not complete within %d ms; stopping anyway", timeout_ms)
             return False
-        return True
 
     async def close(self) -> None:
         """Send nothing more to the controller."""
@@ -199,6 +208,21 @@ class BrokerLifecycle:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _wait_for_shutdown(self) -> bool:
+        """Wait for the end of the controlled shutdown; return False if no controller can permit it."""
+        reached_ms = self._ports.clock.monotonic_ms()
+        while not self._ended.done():
+            await asyncio.wait([self._ended], timeout=_SHUTDOWN_CHECK_MS / 1000)
+            now_ms = self._ports.clock.monotonic_ms()
+            if self._ports.can_reach_quorum():
+                reached_ms = now_ms
+            if self._ports.is_fenced(self.broker_epoch):
+                self._end()
+            elif now_ms - reached_ms >= QUORUM_OUTAGE_MS:
+                logger.info("Controlled shutdown ends: a majority of the controllers cannot be reached")
+                return False
+        return True
 
     # ---- the task
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
+from tidelog.base.count_text import count_text
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.replication.follower_log import apply_action
 from tidelog.broker.replication.remote_tier import FollowerTier
@@ -52,6 +53,7 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 _BYTES_PER_TURN: Final = 1 << 20
 """After this many appended bytes, other callbacks of the event loop run."""
 _FIRST_BACKOFF_MS: Final = 20
+_NAMES_MAX: Final = 3
 _QUERIES_PER_ROUND: Final = 8
 """A restart from remote storage takes several queries in a row; no Fetch may wait between them."""
 
@@ -260,6 +262,7 @@ class ReplicaFetcher:
     # -- actions
 
     async def _perform_all(self, actions: list[Action]) -> None:
+        self._report_newer_epochs(actions)
         size_bytes = 0
         for action in actions:
             if size_bytes > _BYTES_PER_TURN:
@@ -373,10 +376,9 @@ class ReplicaFetcher:
         if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self.remote_restart_errors += 1
         if isinstance(action, PartitionFailed):
-            # A leader of a newer epoch is normal: it is elected before this node has the metadata.
-            is_normal = action.code is ErrorCode.FENCED_LEADER_EPOCH
-            logger.log(
-                logging.INFO if is_normal else logging.WARNING,
+            if action.code is ErrorCode.FENCED_LEADER_EPOCH:
+                return
+            logger.warning(
                 "Partition %s has failed in %s: %s; it is not fetched until its metadata changes",
                 topic_partition,
                 self,
@@ -392,6 +394,21 @@ class ReplicaFetcher:
                 action.code.name,
                 reason,
             )
+
+    def _report_newer_epochs(self, actions: Iterable[Action]) -> None:
+        """Log one line for all partitions whose leader was elected before this node has the metadata.
+
+        This is normal, and concerns all partitions of a node that stops.
+        """
+        waiting = [
+            str(action.partition.topic_partition)
+            for action in actions
+            if isinstance(action, PartitionFailed) and action.code is ErrorCode.FENCED_LEADER_EPOCH
+        ]
+        if waiting:
+            names = ", ".join(waiting[:_NAMES_MAX]) + (", ..." if len(waiting) > _NAMES_MAX else "")
+            partitions = count_text(len(waiting), "partition")
+            logger.info("%s waits for the metadata of %s with a new leader: %s", self, partitions, names)
 
     def _now_ms(self) -> int:
         return self._ports.clock.monotonic_ms()

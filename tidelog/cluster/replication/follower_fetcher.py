@@ -405,7 +405,7 @@ class FollowerFetcher:
 
     def _on_error(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> Action:
         if code is ErrorCode.FENCED_LEADER_EPOCH:
-            return self._fail(partition, code, "the leader is in a newer epoch; waiting for the metadata")
+            return self._fail(partition, code, "the leader is in a newer epoch")
         return self._fetches.delay(partition, code, now_ms)
 
     def _fail(self, partition: FollowedPartition, code: ErrorCode, reason: str) -> PartitionFailed:

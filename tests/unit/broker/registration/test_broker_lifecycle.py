@@ -77,6 +77,8 @@ class Node:
     def __init__(self, settings: LifecycleSettings) -> None:
         self.controller = Controller()
         self.metadata_offset = EPOCH
+        self.is_fenced_in_metadata = False
+        self.has_quorum = True
         self.fatal: list[str] = []
         self.lifecycle = BrokerLifecycle(
             registration_request(
@@ -94,6 +96,8 @@ class Node:
                 clock=SystemClock(),
                 rng=random.Random(1),
                 metadata_offset=lambda: self.metadata_offset,
+                is_fenced=lambda epoch: epoch == EPOCH and self.is_fenced_in_metadata,
+                can_reach_quorum=lambda: self.has_quorum,
                 on_fatal=self.fatal.append,
             ),
         )
@@ -230,6 +234,32 @@ async def test_a_broker_stops_after_the_timeout_without_permission() -> None:
     async with running_node() as running:
         running.controller.is_silent = True
         assert not await running.lifecycle.shut_down(20)
+
+
+async def test_a_broker_stops_when_the_metadata_shows_the_permission_that_was_lost() -> None:
+    async with running_node() as running:
+        running.controller.is_silent = True
+        running.is_fenced_in_metadata = True
+        assert await running.lifecycle.shut_down(timeout_ms=600_000)
+        assert state_of(running.lifecycle) is BrokerState.SHUTTING_DOWN
+
+
+async def test_a_broker_stops_without_permission_when_most_controllers_have_stopped_before_it() -> None:
+    async with running_node() as running:
+        running.controller.is_silent = True
+        running.has_quorum = False
+        assert not await running.lifecycle.shut_down(timeout_ms=600_000)
+
+
+async def test_a_short_outage_of_the_controllers_does_not_end_a_controlled_shutdown() -> None:
+    async with running_node() as running:
+        running.controller.agrees_to_shutdown = False
+        running.has_quorum = False
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await eventually(lambda: running.controller.heartbeats[-1].want_shut_down)
+        running.has_quorum = True
+        running.controller.agrees_to_shutdown = True
+        assert await stopping
 
 
 async def test_a_broker_that_was_never_unfenced_stops_without_a_request() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -37,11 +38,11 @@ async def pair() -> AsyncIterator[ReplicaPair]:
     await pair.fetchers.close()
 
 
-def leader_change(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecord:
+def leader_change(pair: ReplicaPair, leader: int, epoch: int, partition: int = 0) -> PartitionChangeRecord:
     """Make `leader` the leader; the epoch is incremented."""
-    topic_id = pair.leader.image.topics_by_name["t"].id
-    assert pair.leader.image.topics_by_name["t"].partitions[0].leader_epoch == epoch - 1
-    return PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
+    topic = pair.leader.image.topics_by_name["t"]
+    assert topic.partitions[partition].leader_epoch == epoch - 1
+    return PartitionChangeRecord(partition_id=partition, topic_id=topic.id, leader=leader)
 
 
 async def test_a_follower_copies_existing_and_new_records(pair: ReplicaPair) -> None:
@@ -256,6 +257,22 @@ async def test_a_follower_with_older_metadata_continues_in_the_new_epoch(
     pair.follower.replay(change)
     await eventually(lambda: pair.are_equal(T0))
     assert pair.fetchers.failed_partitions == {}
+
+
+async def test_partitions_whose_leader_is_in_a_newer_epoch_are_logged_in_one_line(
+    pair: ReplicaPair, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All partitions of a node that stops get new leaders at the same time."""
+    caplog.set_level(logging.INFO)
+    pair.create("t", 5)
+    pair.begin()
+    await eventually(lambda: pair.fetchers.fetchers)
+    pair.leader.replay(*(leader_change(pair, LEADER, 4, partition=number) for number in range(5)))
+    await eventually(lambda: len(pair.fetchers.failed_partitions) == 5)
+    lines = [each.getMessage() for each in caplog.records if "with a new leader" in each.getMessage()]
+    assert lines == [
+        "fetcher 0 from broker 1 waits for the metadata of 5 partitions with a new leader: t-0, t-1, t-2, ..."
+    ]
 
 
 async def test_a_leader_with_older_metadata_is_retried_soon(pair: ReplicaPair) -> None:

@@ -16,6 +16,8 @@ from tidelog.broker.registration.broker_lifecycle import (
     LifecycleSettings,
 )
 from tidelog.broker.registration.broker_registration import previous_broker_epoch, registration_request
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import BrokerId
 
 
 class ClusterMembership:
@@ -48,6 +50,8 @@ class ClusterMembership:
                 clock=context.clock,
                 rng=context.environment.rng,
                 metadata_offset=lambda: store.image.offset,
+                is_fenced=lambda epoch: _is_fenced(store.image, config.node_id, epoch),
+                can_reach_quorum=quorum.raft.can_reach_majority,
                 on_fatal=context.failure.report,
             ),
         )
@@ -66,3 +70,9 @@ class ClusterMembership:
         if self._is_shutdown_controlled:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.lifecycle.close()
+
+
+def _is_fenced(image: MetadataImage, node_id: BrokerId, epoch: int) -> bool:
+    """Return whether the metadata shows that the registration of a broker with this epoch is fenced."""
+    broker = image.brokers.get(node_id)
+    return broker is not None and broker.epoch == epoch and broker.fenced

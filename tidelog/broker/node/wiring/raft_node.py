@@ -184,6 +184,11 @@ class RaftNode:
         machine = self.machine
         return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
+    def can_reach_majority(self) -> bool:
+        """Return whether a majority of the voters can be reached, or is not known to be unreachable."""
+        voters, unreachable = self.steps.voter_ids, self.peers.unreachable_nodes
+        return 2 * sum(voter not in unreachable for voter in voters) > len(voters)
+
     def _on_response(self, request_id: int, message: ApiMessage | None) -> None:
         self.steps.post(ResponseReceived(request_id, message))
 
