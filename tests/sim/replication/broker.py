@@ -14,7 +14,7 @@ from tests.support.replicas.replica_manager import no_waiting_requests
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_read import FetchLimits, read_partitions
-from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
+from tidelog.broker.partitions.leadership import LeaderPartition, Leadership, LeadershipPorts
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.cluster.image import NO_LEADER, BrokerImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
@@ -102,8 +102,7 @@ class SimBroker:
             brokers=lambda: self.view,
             own_epoch=lambda: self.epoch,
             lag_time_max_ms=self.cluster.swarm.lag_time_max_ms,
-            isr_updates=self,
-            waiting_requests=no_waiting_requests(self.cluster),
+            ports=LeadershipPorts(self, no_waiting_requests(self.cluster), lambda log: log),
         )
         self.partition = Partition(PARTITION, TOPIC_ID, cast(Any, self.log), leadership)
         self.pending_produces: list[tuple[int, str]] = []

@@ -69,6 +69,20 @@ class SimEpochFile:
         self._log.leader_epochs.assign(epoch, start_offset)
 
 
+class SimDurability:
+    """Replaces Durability; flush.messages requires no flush."""
+
+    must_flush = False
+
+    def __init__(self, log: SimLog) -> None:
+        self._log = log
+
+    @property
+    def committable_end(self) -> int:
+        """The end of the records that count for the high watermark: all of them."""
+        return self._log.log_end_offset
+
+
 class SimLog:
     """The log of one replica. Entries below `synced_end` survive a crash; leader epochs always survive."""
 
@@ -76,6 +90,7 @@ class SimLog:
         self.producers = SimProducers()
         self.remote_border = SimRemoteBorder()
         self.epoch_file = SimEpochFile(self)
+        self.durability = SimDurability(self)
         self.config = log_config(min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
@@ -56,7 +58,6 @@ class HandledCluster:
         leader: int = NODE,
         isr: tuple[int, ...] = (1, 2, 3),
         min_isr: int = 1,
-        flusher: Flusher | None = None,
     ) -> None:
         self.replicas = Replicas()
         self.replicas.register(1, 2, 3)
@@ -81,7 +82,7 @@ class HandledCluster:
             ),
             manager,
             self.produces,
-            flusher,
+            cast(Flusher, self.replicas.flusher),
             leaders,
             VerificationFixture(self.replicas).verifier,
             Slices(self.replicas.clock),

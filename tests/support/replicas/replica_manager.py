@@ -6,12 +6,13 @@ from uuid import UUID
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import LAG_TIME_MAX_MS
+from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.logs.log_managers import new_log_manager
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.metadata.images import broker_registration_record
 from tidelog.base.clock import Clock
 from tidelog.broker.network.request import Request, Response
-from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
+from tidelog.broker.partitions.leadership import LeaderPartition, Leadership, LeadershipPorts
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -77,14 +78,14 @@ class Replicas:
         """Start the logs on `fs`; `log_config` applies to logs that exist before the metadata."""
         self.clock = ManualClock()
         self.proposals = Proposals()
+        self.flusher = HeldFlusher(lambda log: self.manager.on_flushed(log))
         self.leadership = Leadership(
             node_id,
             clock=self.clock,
             brokers=lambda: self.image.brokers,
             own_epoch=lambda: 100 + node_id,
             lag_time_max_ms=LAG_TIME_MAX_MS,
-            isr_updates=self.proposals,
-            waiting_requests=no_waiting_requests(self.clock),
+            ports=LeadershipPorts(self.proposals, no_waiting_requests(self.clock), self.flusher.flush),
         )
         self.fs = fs or CrashFileSystem()
         self.logs = new_log_manager(

@@ -13,7 +13,6 @@ from uuid import UUID
 from tests.support.configs import group_config
 from tests.support.groups.commits import commit_offsets
 from tests.support.groups.ports import group_ports
-from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
@@ -104,7 +103,7 @@ class TransactionalNode:
         self.produces = Purgatory("Produce", self.timers)
         self.replicas.watch(self.fetches, self.produces, Purgatory("DeleteRecords", self.timers))
         self._verification = VerificationFixture(self.replicas)
-        manager, flusher = self.replicas.manager, cast(Flusher, None)
+        manager = self.replicas.manager
         self.produce_handler = ProduceHandler(
             ProduceAppender(
                 manager,
@@ -115,7 +114,7 @@ class TransactionalNode:
             ),
             manager,
             self.produces,
-            flusher,
+            cast(Flusher, self.replicas.flusher),
             CurrentLeaders(lambda: self.replicas.image, manager),
             self._verification.verifier,
             Slices(self.clock),
@@ -134,7 +133,6 @@ class TransactionalNode:
             manager,
             self._verification.verifier,
             self.fetches,
-            HeldFlusher().flush,
             self.clock,
             Compression.NONE,
         )
@@ -143,7 +141,6 @@ class TransactionalNode:
             manager,
             self.group_transactions,
             MarkerPurgatories(self.produces, self.fetches),
-            flusher,
             self.clock,
             REQUEST_TIMEOUT_MS,
             Slices(self.clock),
@@ -161,7 +158,6 @@ class TransactionalNode:
             self.replicas.manager,
             lambda: self.replicas.image,
             self.fetches,
-            HeldFlusher().flush,
             self.clock,
             lease,
         )

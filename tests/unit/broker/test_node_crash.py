@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.nodes.node_on_disk import Connection, PowerCut, node_on
+from tests.support.waiting import eventually_returns
 from tidelog.protocol.batch_builder import BatchBuilder
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -32,6 +33,7 @@ from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchR
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -172,9 +174,17 @@ async def workload(connection: Connection, acknowledged: AcknowledgedState) -> N
 
 
 async def bound_of(connection: Connection, topic: str, partition: int, timestamp: int) -> int:
+    """Return the offset at `timestamp`; retry while a new leader does not know it yet, as clients do."""
     partitions = (ListOffsetsPartition(partition_index=partition, timestamp=timestamp),)
     request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
-    response = (await connection.send_request(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
+
+    async def attempt() -> ListOffsetsPartitionResponse:
+        response = (await connection.send_request(request, 7, ListOffsetsResponse)).topics[0].partitions[0]
+        if response.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return response
+
+    response = await eventually_returns(attempt, tolerated=(KafkaError,))
     assert response.error_code == ErrorCode.NONE, response
     return response.offset
 

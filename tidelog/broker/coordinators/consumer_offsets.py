@@ -9,7 +9,6 @@ from typing import Final
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.coordinator_logs import (
-    Flush,
     appended_records,
     check_batch_size,
 )
@@ -43,14 +42,12 @@ class TransactionalOffsetsLog:
         replicas: ReplicaManager,
         verifier: TransactionVerifier,
         fetch_purgatory: Purgatory,
-        flush: Flush,
         clock: Clock,
         compression: Compression,
     ) -> None:
         self._replicas = replicas
         self._verifier = verifier
         self._fetch_purgatory = fetch_purgatory
-        self._flush = flush
         self._clock = clock
         self._compression = compression
 
@@ -98,13 +95,13 @@ class TransactionalOffsetsLog:
             AppendOrigin.COORDINATOR,
             verification=producer.verification,
         )
-        return appended_records(leader, info, self._replicas, self._fetch_purgatory, self._flush)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
         """Append the marker that ends a transaction. Raise KafkaError if it has not been appended."""
         leader, now_ms = self._partition(partition), self._clock.wall_ms()
         info = append_marker(leader, end, now_ms)
-        return appended_records(leader, info, self._replicas, self._fetch_purgatory, self._flush)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))

@@ -6,7 +6,7 @@ Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter, and Transac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 from tidelog.base.clock import Clock
 from tidelog.base.dataclass import dataclass
@@ -23,10 +23,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.append_origin import AppendOrigin
-from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
-
-Flush = Callable[[PartitionLog], Awaitable[None]]
-"""Makes the current content of a log durable."""
+from tidelog.storage.log.partition_log import AppendInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,6 @@ class TopicStateLog:
         replicas: ReplicaManager,
         image: Callable[[], MetadataImage],
         fetch_purgatory: Purgatory,
-        flush: Flush,
         clock: Clock,
         lease: LeadershipLease,
     ) -> None:
@@ -62,7 +58,6 @@ class TopicStateLog:
         self._lease = lease
         self._image = image
         self._fetch_purgatory = fetch_purgatory
-        self._flush = flush
         self._clock = clock
 
     def partition_count(self) -> int:
@@ -97,7 +92,7 @@ class TopicStateLog:
         for key, value in encoded.records:
             builder.append(now_ms, key, value)
         info = leader.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
-        return appended_records(leader, info, self._replicas, self._fetch_purgatory, self._flush)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
         """Yield the batches from the log start to the log end, several at a time."""
@@ -138,23 +133,9 @@ def check_batch_size(leader: Partition, size_bytes: int, compression: Compressio
 
 
 def appended_records(
-    leader: Partition,
-    info: AppendInfo,
-    replicas: ReplicaManager,
-    fetch_purgatory: Purgatory,
-    flush: Flush,
+    leader: Partition, info: AppendInfo, replicas: ReplicaManager, fetch_purgatory: Purgatory
 ) -> AppendedRecords:
-    """Complete the fetches that wait for an appended batch. Return its offset and its commit.
-
-    The commit includes the flush on this node, if flush.messages requires one.
-    """
+    """Complete the fetches that wait for an appended batch. Return its offset and its commit."""
     fetch_purgatory.check_and_complete(leader.topic_partition)
     committed = replicas.leadership.commits.wait(leader, info.last_offset + 1)
-    if leader.log.durability.must_flush:
-        return AppendedRecords(info.first_offset, _both(asyncio.ensure_future(flush(leader.log)), committed))
     return AppendedRecords(info.first_offset, committed)
-
-
-async def _both(flushed: asyncio.Future[None], committed: asyncio.Future[None]) -> None:
-    """Wait until both are done. If this is cancelled, the flush continues: other tasks may wait for it."""
-    await asyncio.gather(asyncio.shield(flushed), committed)

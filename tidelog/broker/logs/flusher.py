@@ -30,16 +30,21 @@ RETRY_S: Final = 0.5
 
 
 class Flusher:
-    """Flushes logs in `executor`; `on_failure` must set the log's directory offline."""
+    """Flushes logs in `executor`.
+
+    `on_flushed` is called with a log after each of its flushes; `on_failure` must set its directory offline.
+    """
 
     def __init__(
         self,
         executor: Executor,
         clock: Clock,
+        on_flushed: Callable[[PartitionLog], None],
         on_failure: Callable[[PartitionLog, StorageFailure], None],
     ) -> None:
         self._executor = executor
         self._clock = clock
+        self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
@@ -101,6 +106,7 @@ class Flusher:
             log.durability.flushed(plan, self._clock.wall_ms())
             if not done.done():
                 done.set_result(None)
+            self._on_flushed(log)
 
     async def _run_plan(self, log: PartitionLog) -> FlushPlan:
         """Flush the log as soon as there are free descriptors; return the plan that was executed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.base.clock import Clock
@@ -14,6 +14,7 @@ from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.storage.log.partition_log import PartitionLog
 
 
 class LeaderPartition(Protocol):
@@ -40,6 +41,18 @@ class IsrProposals(Protocol):
         """Send `proposal`; call `partition.on_isr_response` with the response."""
 
 
+class LeadershipPorts(NamedTuple):
+    """The parts of the node that a leader calls.
+
+    `request_flush` begins to make the current content of a log durable; `Partition.on_flushed` is called
+    when it is.
+    """
+
+    isr_updates: IsrProposals
+    waiting_requests: WaitingRequests
+    request_flush: Callable[[PartitionLog], object]
+
+
 class Leadership:
     """The context of all leader partitions of one node, and the counters of their ISR changes."""
 
@@ -54,6 +67,7 @@ class Leadership:
         "lag_time_max_ms",
         "node_id",
         "own_epoch",
+        "request_flush",
         "waiting_requests",
     )
 
@@ -65,16 +79,16 @@ class Leadership:
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]],
         own_epoch: Callable[[], int] = lambda: -1,
         lag_time_max_ms: int,
-        isr_updates: IsrProposals,
-        waiting_requests: WaitingRequests,
+        ports: LeadershipPorts,
     ) -> None:
         self.node_id = node_id
         self.clock = clock
         self.brokers = brokers
         self.own_epoch = own_epoch
         self.lag_time_max_ms = lag_time_max_ms
-        self.isr_updates = isr_updates
-        self.waiting_requests = waiting_requests
+        self.isr_updates = ports.isr_updates
+        self.waiting_requests = ports.waiting_requests
+        self.request_flush = ports.request_flush
         self.commits = PendingCommits()
         self.isr_expands = 0
         self.isr_shrinks = 0

@@ -31,8 +31,6 @@ from tidelog.protocol.ids import (
     BrokerId,
     LeaderEpoch,
     Offset,
-    ProducerEpoch,
-    ProducerId,
     TopicPartition,
 )
 from tidelog.storage.append_origin import AppendOrigin
@@ -40,7 +38,7 @@ from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 from tidelog.storage.log.validation_rules import ValidatedBatch
-from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
+from tidelog.storage.producers.verification import Verification
 
 
 class FetchIsolation(Enum):
@@ -106,6 +104,7 @@ class Partition:
         leader.apply_metadata(partition_image, self.log.log_end_offset, leadership.clock.monotonic_ms())
         self._set_metadata(partition_image)
         self.leader = leader
+        self._request_required_flush()
         self._progress()
         return is_new_epoch
 
@@ -149,6 +148,8 @@ class Partition:
         if leader is not None and leader.min_insync_replicas != config.min_insync_replicas:
             leader.set_min_insync_replicas(config.min_insync_replicas)
             self._progress()
+        if leader is not None:
+            self._request_required_flush()
 
     # ---- appending
 
@@ -165,6 +166,7 @@ class Partition:
     ) -> AppendInfo:
         """Append the records of one produce request.
 
+        If flush.messages requires a flush, it begins; the high watermark advances after it (`on_flushed`).
         `verification`, `validated` and `transaction_version` are those of `append_as_leader`.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS if the ISR is too small for acks=all.
         """
@@ -190,12 +192,25 @@ class Partition:
             verification=verification,
             validated=validated,
         )
-        if leader.is_only_replica:
+        if log.durability.must_flush:
+            self._leadership.request_flush(log)
+        elif leader.is_only_replica:
             log.advance_high_watermark(log.log_end_offset)
         elif not leader.waits_for_followers and self._advance_high_watermark(leader) and has_uncommitted:
             # Earlier records waited for a follower, and no later event completes the requests for them.
             self._leadership.complete_waiting_requests(self.topic_partition)
         return info
+
+    def _request_required_flush(self) -> None:
+        """Begin a flush of the log if flush.messages requires one; the high watermark waits for it."""
+        if self.log.durability.must_flush:
+            self._leadership.request_flush(self.log)
+
+    def on_flushed(self) -> None:
+        """Advance the high watermark after a flush of the log; it may have waited for the flush."""
+        if self.leader is not None:
+            self._request_required_flush()
+            self._progress()
 
     def continue_after_remote(self, state: RemoteState, now_ms: int) -> None:
         """Continue a mounted log, as its leader, after segments that have appeared in remote storage.
@@ -208,25 +223,6 @@ class Partition:
         self._note_leader_epoch(self.leader_epoch)
         leader.restart_epoch_at(self.log.log_end_offset)
         self._leadership.complete_waiting_requests(self.topic_partition)
-
-    def begin_verification(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        sequence: int,
-        now_ms: int,
-        *,
-        supports_epoch_bump: bool,
-    ) -> Verification:
-        """Begin the verification of a producer's transaction; return NO_VERIFICATION if it is open already.
-
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
-        """
-        self.require_leader()
-        verification = self.log.producers.begin_verification(
-            producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
-        )
-        return verification or NO_VERIFICATION
 
     def commit_outcome(self, required_offset: Offset) -> ErrorCode | None:
         """Return the response code of an acks=all append that ends at `required_offset`.
@@ -321,7 +317,9 @@ class Partition:
     def _advance_high_watermark(self, leader: LeaderState) -> bool:
         """Advance the high watermark as far as the ISR allows; return whether it has advanced."""
         log = self.log
-        high_watermark = leader.high_watermark(log.log_end_offset, self._leadership.clock.monotonic_ms())
+        high_watermark = leader.high_watermark(
+            log.log_end_offset, log.durability.committable_end, self._leadership.clock.monotonic_ms()
+        )
         return high_watermark is not None and log.advance_high_watermark(high_watermark)
 
     # ---- checks of requests

@@ -463,6 +463,12 @@ class ReplicaManager:
         for topic_partition in failed_partitions:
             self.leadership.complete_waiting_requests(topic_partition)
 
+    def on_flushed(self, log: PartitionLog) -> None:
+        """Let the partition of `log` advance its high watermark after a flush of the log."""
+        partition = self.partitions.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            partition.on_flushed()
+
     def on_recovered(self, partition: Partition) -> None:
         """Become leader of a partition whose log has been recovered, if this node still is its leader."""
         topic_partition, image = partition.topic_partition, self._image

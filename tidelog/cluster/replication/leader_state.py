@@ -226,14 +226,15 @@ class LeaderState:
             if broker != self.broker_id
         )
 
-    def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
-        """Return the log end offset that all relevant replicas have; None if the ISR is too small.
+    def high_watermark(self, log_end_offset: Offset, committable_end: Offset, now_ms: int) -> Offset | None:
+        """Return the end of the records that all relevant replicas have; None if the ISR is too small.
 
-        It may be below the current high watermark, which then does not change.
+        Of the leader's own records, those below `committable_end` count. The result may be below the current
+        high watermark, which then does not change.
         """
         if not self._can_commit():
             return None
-        lowest = log_end_offset
+        lowest = committable_end
         for follower in self.followers.values():
             if follower.log_end_offset < lowest and (
                 follower.broker_id in self.maximal_isr

@@ -91,6 +91,11 @@ class Durability:
         """Whether flush.messages requires a flush before an append is acknowledged."""
         return self._offsets.log_end_offset - self.recovery_point >= self._settings.config.flush_messages
 
+    @property
+    def committable_end(self) -> Offset:
+        """The end of the records that count for the high watermark: only durable ones if `must_flush`."""
+        return self.recovery_point if self.must_flush else self._offsets.log_end_offset
+
     def needs_flush(self, now_ms: int) -> bool:
         """Return whether flush.messages or flush.ms is reached, or a sealed segment is not durable."""
         config, unflushed = self._settings.config, self._offsets.log_end_offset - self.recovery_point

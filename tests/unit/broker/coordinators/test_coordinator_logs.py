@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.loops.yields import loop_iterations
-from tests.support.replicas.replica_pair import ReplicaPair
+from tests.support.replicas.replica_pair import FOLLOWER, ReplicaPair
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
@@ -37,7 +36,7 @@ async def pair() -> AsyncIterator[ReplicaPair]:
     await pair.fetchers.close()
 
 
-def log_of(pair: ReplicaPair, *, loads_committed: bool, flusher: HeldFlusher | None = None) -> TopicStateLog:
+def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
     topic = StateTopic(
         name=TRANSACTION_STATE_TOPIC,
         num_partitions=7,
@@ -47,8 +46,7 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool, flusher: HeldFlusher | N
     leader = pair.leader
     lease = LeadershipLease(leader.clock, 9_000, leader.clock.monotonic_ms)
     fetches = Purgatory("Fetch", Timers(leader.clock.monotonic_ms))
-    flush = (flusher or HeldFlusher()).flush
-    return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, flush, leader.clock, lease)
+    return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, leader.clock, lease)
 
 
 async def values(log: TopicStateLog) -> list[bytes | None]:
@@ -93,29 +91,25 @@ async def test_with_flush_messages_an_append_is_committed_when_the_leader_has_fl
 ) -> None:
     """Without that, a power failure of the leader after the response can lose a committed transaction."""
     flush_every_record(pair)
-    flusher = HeldFlusher()
-    appended = log_of(pair, loads_committed=True, flusher=flusher).append(
-        0, EncodedRecords([(b"key", b"value")])
-    )
+    appended = log_of(pair, loads_committed=True).append(0, EncodedRecords([(b"key", b"value")]))
     committed = asyncio.ensure_future(appended.committed)
     pair.begin()
-    partition = pair.leader.manager.partition(PARTITION)
-    await eventually(lambda: partition.log.high_watermark == 1)
+    leader = pair.leader.manager.partition(PARTITION).leader
+    assert leader is not None
+    await eventually(lambda: leader.followers[FOLLOWER].log_end_offset == 1)
     await loop_iterations(5)
     assert not committed.done()
-    await flusher.finish()
+    await pair.leader.flusher.finish()
     await asyncio.wait_for(committed, TIMEOUT_S)
 
 
 async def test_an_append_that_cannot_be_flushed_has_failed(pair: ReplicaPair) -> None:
     flush_every_record(pair)
-    flusher = HeldFlusher()
-    appended = log_of(pair, loads_committed=True, flusher=flusher).append(
-        0, EncodedRecords([(b"key", b"value")])
-    )
-    flusher.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has failed"))
-    with pytest.raises(KafkaError, match="the disk has failed"):
+    appended = log_of(pair, loads_committed=True).append(0, EncodedRecords([(b"key", b"value")]))
+    pair.leader.manager.on_directory_failed([PARTITION], "the disk has failed")
+    with pytest.raises(KafkaError) as raised:
         await asyncio.wait_for(asyncio.ensure_future(appended.committed), TIMEOUT_S)
+    assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_committed(

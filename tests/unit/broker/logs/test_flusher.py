@@ -41,15 +41,23 @@ class Flushes:
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.failures: list[tuple[PartitionLog, StorageFailure]] = []
-        self.flusher = Flusher(executor, ManualClock(), lambda log, error: self.failures.append((log, error)))
+        self.flushed: list[PartitionLog] = []
+        self.flusher = Flusher(
+            executor,
+            ManualClock(),
+            self.flushed.append,
+            lambda log, error: self.failures.append((log, error)),
+        )
 
 
 async def test_a_flush_moves_the_recovery_point_to_the_log_end(
     executor: ThreadPoolExecutor, log: PartitionLog
 ) -> None:
     log.append_as_leader(batch(["a", "b"]), 0, NOW_MS)
-    await Flushes(executor).flusher.flush(log)
+    flushes = Flushes(executor)
+    await flushes.flusher.flush(log)
     assert log.durability.recovery_point == log.log_end_offset == 2
+    assert flushes.flushed == [log]
 
 
 async def test_the_times_of_flushes_are_counted(executor: ThreadPoolExecutor, log: PartitionLog) -> None:

@@ -32,7 +32,12 @@ class HousekeepingFixture:
         self.clock = ManualClock()
         self.timers = Timers(self.clock.monotonic_ms)
         self.replicas = Replicas()
-        self.flusher = Flusher(executor, self.clock, self.replicas.logs.directories.disk_failed)
+        self.flusher = Flusher(
+            executor,
+            self.clock,
+            self.replicas.manager.on_flushed,
+            self.replicas.logs.directories.disk_failed,
+        )
         self.housekeeping = Housekeeping(
             self.replicas.logs, self.flusher, executor, self.timers, self.clock, config
         )

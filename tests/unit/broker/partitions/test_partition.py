@@ -44,6 +44,9 @@ class SharedTopic:
     def fetch(self, broker: int, offset: int, epoch: int | None = None) -> None:
         self.partition.record_follower_fetch(broker, offset, 0, 100 + broker if epoch is None else epoch)
 
+    def set_config(self, name: str, value: str) -> None:
+        self.replicas.replay(ConfigRecord(resource_type=2, resource_name="t", name=name, value=value))
+
     @property
     def high_watermark(self) -> int:
         return self.partition.log.high_watermark
@@ -94,9 +97,63 @@ def test_without_kip_966_a_single_leader_commits() -> None:
 def test_a_smaller_min_insync_replicas_advances_the_high_watermark() -> None:
     shared = SharedTopic(isr=(1,), min_isr=2)
     shared.append(2)
-    record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
-    shared.replicas.replay(record)
+    shared.set_config("min.insync.replicas", "1")
     assert shared.high_watermark == 2
+
+
+async def test_with_flush_messages_a_record_is_committed_when_the_leader_has_flushed_it() -> None:
+    """Otherwise a consumer reads a record that a power failure of the leader removes."""
+    shared = SharedTopic(isr=(1, 2))
+    shared.set_config("flush.messages", "1")
+    shared.append(2)
+    shared.fetch(SECOND, 2)
+    assert shared.high_watermark == 0
+    await shared.replicas.flusher.finish()
+    assert shared.high_watermark == 2
+
+
+async def test_without_followers_too_a_record_is_committed_when_the_leader_has_flushed_it() -> None:
+    replicas = Replicas()
+    replicas.create("t", flush_messages="3")
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    partition.append(batch(["a", "b"]), 1, NOW_MS)
+    assert (partition.log.high_watermark, replicas.flusher.has_waiting) == (2, False)
+    partition.append(batch(["c", "d"]), 1, NOW_MS)
+    assert (partition.log.high_watermark, replicas.flusher.has_waiting) == (2, True)
+    await replicas.flusher.finish()
+    assert partition.log.high_watermark == 4
+
+
+async def test_a_new_leader_flushes_what_it_appended_as_follower_before_it_is_committed() -> None:
+    shared = SharedTopic(isr=(1, 2), leader=SECOND)
+    shared.set_config("flush.messages", "1")
+    shared.partition.log.append_as_follower(batch(["a"], leader_epoch=3), NOW_MS)
+    shared.change(leader=NODE, isr=(1,))
+    assert shared.high_watermark == 0
+    await shared.replicas.flusher.finish()
+    assert shared.high_watermark == 1
+
+
+async def test_a_smaller_flush_messages_flushes_uncommitted_records() -> None:
+    shared = SharedTopic(isr=(1, 2))
+    shared.append(2)
+    shared.set_config("flush.messages", "1")
+    shared.fetch(SECOND, 2)
+    assert shared.high_watermark == 0
+    await shared.replicas.flusher.finish()
+    assert shared.high_watermark == 2
+
+
+async def test_records_that_arrive_during_a_flush_are_flushed_next() -> None:
+    shared = SharedTopic(isr=(1,))
+    shared.set_config("flush.messages", "1")
+    shared.append()
+    plan = shared.partition.log.durability.flush_plan()
+    shared.append()
+    plan.run()
+    shared.partition.log.durability.flushed(plan, NOW_MS)
+    shared.partition.on_flushed()
+    assert (shared.high_watermark, shared.replicas.flusher.has_waiting) == (1, True)
 
 
 def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> None:

@@ -69,6 +69,7 @@ async def test_with_flush_messages_a_follower_acknowledges_flushed_records_only(
     pair.append(T0, "b")
     await eventually(lambda: pair.logs(T0)[1].log_end_offset == 2)
     await eventually(lambda: bool(pair.flushes))
+    await pair.leader.flusher.finish()
     await loop_iterations(20)
     assert pair.logs(T0)[0].high_watermark == 1
     pair.flushes[0].set_result(None)

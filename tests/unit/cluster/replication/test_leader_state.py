@@ -58,7 +58,7 @@ class LeaderFixture:
 
     @property
     def high_watermark(self) -> int | None:
-        return self.state.high_watermark(self.log_end, self.now_ms)
+        return self.state.high_watermark(self.log_end, self.log_end, self.now_ms)
 
     def expand(self, broker: int, high_watermark: int = 0) -> IsrProposal | None:
         return self.state.propose_expansion(broker, high_watermark)

@@ -167,12 +167,16 @@ class ProduceHandler:
         self._on_appended(request, state)
 
     def _on_appended(self, request: Request, state: AppendState) -> None:
-        """Respond or park, after a flush if a log requires one."""
+        """Respond or park; with acks=1, after a flush if a log requires one.
+
+        With acks=all the response waits for the high watermark, which waits for the flush.
+        """
         appended = state.appended
-        for append in appended:
-            if append.partition.log.durability.must_flush:
-                self._respond_when_flushed(request, state)
-                return
+        if state.view.acks != ACKS_ALL:
+            for append in appended:
+                if append.partition.log.durability.must_flush:
+                    self._respond_when_flushed(request, state)
+                    return
         self._respond_or_park(request, state, appended)
 
     def _respond_or_park(self, request: Request, state: AppendState, appended: list[PartitionAppend]) -> None:
@@ -214,7 +218,7 @@ class ProduceHandler:
             request.park()
 
     def _respond_when_flushed(self, request: Request, state: AppendState) -> None:
-        """Flush the logs that flush.messages requires to be on disk, and then respond or park."""
+        """Respond when the logs are flushed that flush.messages requires to be on disk."""
         appended = state.appended
         unflushed = [append for append in appended if append.partition.log.durability.must_flush]
         waiting = asyncio.gather(
@@ -226,8 +230,7 @@ class ProduceHandler:
                 if outcome is not None:
                     append.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     append.result.error_message = str(outcome)
-            without_error = [append for append in appended if not append.result.error_code]
-            self._respond_or_park(request, state, without_error)
+            self._respond(request, state.view.acks, state.results)
 
         _release_records(state.results)
         request.release_frame()

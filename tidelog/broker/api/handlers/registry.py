@@ -308,7 +308,6 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.replicas,
         groups,
         MarkerPurgatories(services.produce_purgatory, services.readers),
-        services.flusher,
         services.clock,
         services.config.request_timeout_ms,
         services.slices,

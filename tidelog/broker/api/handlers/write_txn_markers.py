@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import field
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from tidelog.base.clock import Clock
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.consumer_offsets import append_marker
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
-from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
 from tidelog.broker.partitions.partition import Partition
@@ -90,7 +88,6 @@ class WriteTxnMarkersHandler:
         replicas: ReplicaManager,
         groups: GroupTransactions,
         purgatories: MarkerPurgatories,
-        flusher: Flusher,
         clock: Clock,
         request_timeout_ms: int,
         slices: Slices,
@@ -98,7 +95,6 @@ class WriteTxnMarkersHandler:
         self._replicas = replicas
         self._groups = groups
         self._purgatories = purgatories
-        self._flusher = flusher
         self._clock = clock
         self._timeout_ms = request_timeout_ms
         self._slices = slices
@@ -110,7 +106,7 @@ class WriteTxnMarkersHandler:
         markers = _Markers()
         await self._slices.complete(map_steps(lambda marker: self._write(marker, markers), request.markers))
         async with asyncio.TaskGroup() as waiting:
-            waiting.create_task(self._wait_until_durable(markers.appended))
+            waiting.create_task(self._wait_until_committed(markers.appended))
             await bounded_gather(self._end_in_groups(*end) for end in markers.in_groups)
         return await self._slices.complete(_response(markers.results))
 
@@ -150,19 +146,7 @@ class WriteTxnMarkersHandler:
         self._purgatories.readers.check_and_complete(topic_partition)
         return markers.append_result(partition, info.last_offset + 1)
 
-    async def _wait_until_durable(self, appended: Sequence[PartitionAppend]) -> None:
-        """Return when each marker is flushed and replicated as required, or has an error."""
-        unflushed = [one for one in appended if one.partition.log.durability.must_flush]
-        await bounded_gather(self._flush(one) for one in unflushed)
-        await self._wait_until_replicated([one for one in appended if not one.result.error_code])
-
-    async def _flush(self, appended: PartitionAppend) -> None:
-        try:
-            await self._flusher.flush(appended.partition.log)
-        except Exception:
-            appended.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-
-    async def _wait_until_replicated(self, appended: list[PartitionAppend]) -> None:
+    async def _wait_until_committed(self, appended: list[PartitionAppend]) -> None:
         """Return when the outcome of each append is known, or the timeout has passed."""
         completion: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -68,13 +68,16 @@ class TransactionVerifier:
         verifications: Verifications = {}
         for topic_partition, sequence in batches:
             try:
-                verifications[topic_partition] = self._replicas.partition(topic_partition).begin_verification(
+                partition = self._replicas.partition(topic_partition)
+                partition.require_leader()
+                verification = partition.log.producers.begin_verification(
                     transaction.producer_id,
                     transaction.producer_epoch,
                     sequence,
                     now_ms,
                     supports_epoch_bump=adds_partitions,
                 )
+                verifications[topic_partition] = verification or NO_VERIFICATION
             except KafkaError as error:
                 verifications[topic_partition] = error
         return verifications

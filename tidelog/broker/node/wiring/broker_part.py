@@ -193,7 +193,6 @@ def _create_coordinators(
         image=lambda: store.image,
         current_config=lambda: broker.logs.dynamic_config.current,
         fetch_purgatory=purgatories.fetch,
-        flush=broker.logs.flusher.flush,
         timers=purgatories.timers,
         clock=context.clock,
         randomness=context.randomness,

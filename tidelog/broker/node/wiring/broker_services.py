@@ -96,7 +96,7 @@ def create_services(
         topic_creation=parts.topic_creation,
         verifier=parts.transactional_writes.verifier,
         group_transactions=parts.transactional_writes.group_transactions(
-            coordinators.groups, purgatories.fetch, logs.flusher.flush
+            coordinators.groups, purgatories.fetch
         ),
         slices=context.slices,
         check_certificates=network.certificates.check,

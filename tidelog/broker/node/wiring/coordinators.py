@@ -12,7 +12,7 @@ from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
-from tidelog.broker.coordinators.coordinator_logs import Flush, StateTopic, TopicStateLog
+from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.end_offsets import EndOffsets
@@ -58,7 +58,6 @@ class CoordinatorPorts:
     image: Callable[[], MetadataImage]
     current_config: Callable[[], BrokerConfig]
     fetch_purgatory: Purgatory
-    flush: Flush
     timers: Timer
     clock: Clock
     randomness: Randomness
@@ -145,7 +144,6 @@ class Coordinators:
             ports.replicas,
             ports.image,
             ports.fetch_purgatory,
-            ports.flush,
             ports.clock,
             ports.lease,
         )

@@ -13,7 +13,7 @@ from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.log_work_queue import LogWorkQueue
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.wiring.node_context import NodeContext
-from tidelog.broker.partitions.leadership import Leadership
+from tidelog.broker.partitions.leadership import Leadership, LeadershipPorts
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle
@@ -56,7 +56,7 @@ class LogsPart:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             remote_storage_system_enable=config.remote_log_storage_system_enable,
         )
-        self.flusher = Flusher(context.threads.flush, self._clock, self._on_flush_failed)
+        self.flusher = Flusher(context.threads.flush, self._clock, self._on_flushed, self._on_flush_failed)
         self.dynamic_config = DynamicBrokerConfig(config)
         self.cleaner = LogCleaner(
             self.manager,
@@ -71,8 +71,7 @@ class LogsPart:
             brokers=lambda: store.image.brokers,
             own_epoch=lambda: lifecycle.broker_epoch,
             lag_time_max_ms=config.replica_lag_time_max_ms,
-            isr_updates=isr_updates,
-            waiting_requests=waiting_requests,
+            ports=LeadershipPorts(isr_updates, waiting_requests, self.flusher.flush),
         )
         self.log_work = LogWorkQueue(
             context.threads.log_work,
@@ -134,6 +133,9 @@ class LogsPart:
             self._lifecycle.report_offline_directory(directory_id)
         if not self.manager.directories.online:
             self._context.failure.report("every log directory is offline")
+
+    def _on_flushed(self, log: PartitionLog) -> None:
+        self.replicas.on_flushed(log)
 
     def _on_flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self.manager.directories.disk_failed(log, failure)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
-from tidelog.broker.coordinators.coordinator_logs import Flush
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
@@ -42,13 +41,11 @@ class TransactionalWrites:
         self._manager = AddPartitionsToTxnManager(brokers, image, clock.monotonic_ms)
         self.verifier = TransactionVerifier(replicas, self._manager, clock, self._settings)
 
-    def group_transactions(
-        self, groups: GroupService, fetch_purgatory: Purgatory, flush: Flush
-    ) -> GroupTransactions:
+    def group_transactions(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:
         """Return the transactional offset commits, which are written to `__consumer_offsets`."""
         compression = Compression(self._config().offsets_topic_compression_codec)
         log = TransactionalOffsetsLog(
-            self._replicas, self.verifier, fetch_purgatory, flush, self._clock, compression
+            self._replicas, self.verifier, fetch_purgatory, self._clock, compression
         )
         return groups.transactions(log)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
-from tests.support.logs.held_flusher import HeldFlusher
 from tests.support.logs.partition_logs import batch
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.handled_cluster import (
@@ -24,7 +21,6 @@ from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -188,8 +184,7 @@ async def test_a_record_truncated_during_its_flush_is_not_acknowledged(
     leads_again: bool,
 ) -> None:
     """Another leader's record is committed at its offset; the request belongs to an earlier leader epoch."""
-    flusher = HeldFlusher()
-    cluster = HandledCluster(flusher=cast(Flusher, flusher))
+    cluster = HandledCluster()
     record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
     cluster.replicas.replay(record)
     waiting = cluster.produce("lost")
@@ -200,20 +195,19 @@ async def test_a_record_truncated_during_its_flush_is_not_acknowledged(
     log.advance_high_watermark(1)
     if leads_again:
         cluster.change(leader=NODE)
-    await flusher.finish()
+    await cluster.replicas.flusher.finish()
     assert produce_result(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_record_committed_during_its_flush_is_acknowledged() -> None:
-    flusher = HeldFlusher()
-    cluster = HandledCluster(flusher=cast(Flusher, flusher))
+    cluster = HandledCluster()
     record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
     cluster.replicas.replay(record)
     waiting = cluster.produce("a")
     cluster.fetch(1, broker=SECOND)
     cluster.fetch(1, broker=THIRD)
     assert waiting.responses == []
-    await flusher.finish()
+    await cluster.replicas.flusher.finish()
     assert produce_result(waiting).error_code == 0
 
 
