@@ -72,7 +72,7 @@ def test_a_failing_seed_of_a_whole_cluster_shrinks_and_prints_a_timeline() -> No
         failures = (Failure(seed, plan, failure_of(seed, plan) or "") for seed in range(8))
         failure = next(each for each in failures if each.text)
         text = explain(failure, runs_max=8)
-    assert "twice" in text or "behind itself" in text
+    assert "twice" in text or "follows itself" in text
     assert f"python -m tests.sim.cluster --seed {failure.seed} --plan" in text
     first, smallest = (line for line in text.splitlines() if line.startswith("replay:"))
     assert len(smallest) < len(first)

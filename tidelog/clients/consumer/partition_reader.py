@@ -10,7 +10,7 @@ in the log, for callers that decode many records at once.
 
 With `client_rack`, the leader may name a nearer replica (KIP-392), which is then used. If that replica
 returns no data or an error, the rest is fetched from the leader, without the rack. With `replica`, only this
-replica is used.
+replica is used, and CORRUPT_MESSAGE is not retried, because the replica would return the same bytes again.
 """
 
 from __future__ import annotations
@@ -222,14 +222,18 @@ class PartitionReader:
                     self._use_leader()
                     continue
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
-                # Brokers return UNKNOWN_SERVER_ERROR if remote storage fails or too many reads wait.
-                is_temporary = error.code.retriable or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-                if not is_temporary or self._client.now_ms() + delay_ms >= deadline_ms:
+                if not self._is_temporary(error.code) or self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
                 if error.code in STALE_METADATA:
                     self._client.updater.request_update()
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
+
+    def _is_temporary(self, code: ErrorCode) -> bool:
+        if code is ErrorCode.CORRUPT_MESSAGE and self._replica is not None:
+            return False
+        # Brokers return UNKNOWN_SERVER_ERROR if remote storage fails or too many reads wait.
+        return code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _use_leader(self) -> None:
         self._nearest_replica = None

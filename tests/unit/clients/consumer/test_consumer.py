@@ -20,7 +20,7 @@ from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from tidelog.protocol.messages.list_offsets import (
@@ -252,6 +252,20 @@ async def test_the_partition_reader_continues_after_lost_connections_and_ends_in
             with pytest.raises(KafkaError, match="no data at offset 10") as caught:
                 _ = [record async for record in reader.records()]
         assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+async def test_a_reader_of_one_replica_does_not_repeat_a_fetch_of_corrupt_records() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        broker.handlers[ApiKey.FETCH] = lambda request: fetch_response(error=ErrorCode.CORRUPT_MESSAGE)
+        replica = BrokerId(1)
+        async with PartitionReader(
+            broker.address, P0, start_offset=0, end_offset=1, replica=replica
+        ) as reader:
+            with pytest.raises(KafkaError) as caught:
+                _ = [record async for record in reader.records()]
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert len(broker.requests(ApiKey.FETCH)) == 1
 
 
 def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
