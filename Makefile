@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-manifests test-monitoring new-user test-kafka-tools test-spark-kafka test-frameworks test-collector test-schema-registry bench-spark-kafka docs release clean
+.PHONY: schemas help install lint types imports bytecode unit test java-clients test-java-clients test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover failover-streams copying crash-tier soak-tier test-docker test-manifests test-monitoring new-user test-kafka-tools test-spark-kafka test-frameworks test-collector test-schema-registry bench-spark-kafka docs release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,23 +30,44 @@ types: $(STAMP) ## check types with mypy: strict for the packages, not strict fo
 imports: $(STAMP) ## check which packages import which (import-linter)
 	$(BIN)/lint-imports
 
+KAFKA_JARS := $(CURDIR)/.cache/kafka-tools
+
 # More than half of the time of a test is spent waiting for sockets, disks and processes: four workers keep two cores busy.
 WORKERS ?= 4
 PYTEST_PARALLEL := -n $(WORKERS) --dist worksteal
 
+# $(call run_tests,TESTS,OPTIONS): OPTIONS are those of the first run only.
 # A test that fails on a busy machine and passes alone is a defect of the test. It is printed as failed, but does not stop a commit.
+define run_tests
+@$(BIN)/pytest $(1) $(2) || { test $$? -eq 1 || exit 1; \
+  echo "The tests listed above failed. They are run once more, alone."; \
+  $(BIN)/pytest $(1) --last-failed --last-failed-no-failures=none --maxfail=1; }
+endef
+
 unit: $(STAMP) ## run the tests only; those that fail are run once more, alone
-	@$(BIN)/pytest $(PYTEST_PARALLEL) || { test $$? -eq 1 || exit 1; \
-	  echo "The tests listed above failed. They are run once more, alone."; \
-	  $(BIN)/pytest --last-failed --last-failed-no-failures=none --maxfail=1; }
+	$(call run_tests,,$(PYTEST_PARALLEL))
 
 # Every worker imports all tests: compiled once here, they are not compiled four times. `unit` reports what cannot be imported.
 bytecode: $(STAMP)
 	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
-test: $(STAMP) ## run everything that CI checks
+test: $(STAMP) ## run everything that CI checks, except the clients that need Java
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types imports bytecode
 	@$(MAKE) --no-print-directory unit
+
+# Tests of tests/interop cannot run together with tests/kafka, which hides the package of kafka-python.
+JAVA_CLIENT_TESTS := $(patsubst %,tests/kafka/test_%.py,consumer_groups share_consumers streams_protocols share_group_tools streams_group_tools)
+
+java-clients: export TIDELOG_KAFKA_JARS := $(KAFKA_JARS)
+java-clients: $(STAMP)
+	$(call run_tests,$(JAVA_CLIENT_TESTS),-n 2 --dist loadfile)
+	$(call run_tests,tests/interop/test_mixed_group_migration.py)
+
+# CI runs this on bare machines, too.
+test-java-clients: $(STAMP) ## test Java consumers, share consumers and Kafka Streams in about four minutes; without Java 17 and Maven, print that and pass
+	@if reason=$$($(BIN)/python -m tests.reference_software.kafka_jars $(KAFKA_JARS)); \
+	then $(MAKE) --no-print-directory java-clients; \
+	else echo "The Java clients are not tested: $$reason"; fi
 
 test-all: lint types imports ## run `make test` with the long tests, more seeds of the simulators and new random examples
 	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) --hypothesis-profile=random -m ''
@@ -83,8 +104,8 @@ bench: $(STAMP) ## run the benchmarks, compared with references; tables and JSON
 
 # `make bench-kafka KAFKA_BENCH='--quick produce'` passes options and suites.
 bench-kafka: $(STAMP) ## compare Apache Kafka with Tidelog, alternating, in about 20 minutes; needs Java 17 and Maven
-	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
-	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/python -m benchmarks.kafka $(KAFKA_BENCH)
+	$(BIN)/python -m tests.reference_software.kafka_jars $(KAFKA_JARS)
+	TIDELOG_KAFKA_JARS=$(KAFKA_JARS) $(BIN)/python -m benchmarks.kafka $(KAFKA_BENCH)
 
 hostile: $(STAMP) ## run every known attack on a broker; report blocked time, memory, descriptors, p99 of other clients
 	$(BIN)/python -m tests.harness.hostile
@@ -96,8 +117,8 @@ failover: $(STAMP) ## check the history of three nodes under load that are kille
 	$(BIN)/python -m tests.harness.failover $(SECURITY)
 
 failover-streams: $(STAMP) ## the same with a Kafka Streams application, which must count exactly once; needs Java 17 and Maven
-	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
-	$(BIN)/python -m tests.harness.failover $(SECURITY) --kafka-jars $(CURDIR)/.cache/kafka-tools
+	$(BIN)/python -m tests.reference_software.kafka_jars $(KAFKA_JARS)
+	$(BIN)/python -m tests.harness.failover $(SECURITY) --kafka-jars $(KAFKA_JARS)
 
 copying: $(STAMP) ## copy 100,000 records exactly once while nodes are killed, stopped and paused
 	$(BIN)/python -m tests.harness.failover.copying $(SECURITY)
@@ -136,9 +157,9 @@ test-monitoring: $(STAMP) $(PROMETHEUS)/promtool ## load rules and dashboard int
 # With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
 # bcprov; Kafka's own come from Maven), the tests also share tiered storage with brokers of Apache Kafka.
 test-kafka-tools: $(STAMP) ## test Apache Kafka's tools and brokers with Tidelog; needs Java 17 and Maven (see docs/testing.md)
-	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
-	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka
-	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/interop/test_mixed_group_migration.py
+	$(BIN)/python -m tests.reference_software.kafka_jars $(KAFKA_JARS)
+	TIDELOG_KAFKA_JARS=$(KAFKA_JARS) $(BIN)/pytest tests/kafka
+	TIDELOG_KAFKA_JARS=$(KAFKA_JARS) $(BIN)/pytest tests/interop/test_mixed_group_migration.py
 
 # Compares Spark's own Kafka source with Tidelog's. Its jars stay in the cache; the versions are in the pom.
 SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka

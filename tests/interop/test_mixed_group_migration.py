@@ -1,6 +1,6 @@
 """One group with members of five authors migrates to the consumer protocol and back.
 
-The Java consumer needs the jars of Apache Kafka: `make test-kafka-tools` runs this test.
+The Java consumer needs the jars of Apache Kafka: `make test-java-clients` runs this test.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Group:
         self.members: list[GroupMember] = []
         self._servers = servers
         self._ends = Counter[int]()
-        self._admin = AdminClient({"bootstrap.servers": servers})
-        self._producer = Producer({"bootstrap.servers": servers})
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        self._producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(TIMEOUT_S)
 
     def wait_until_shared(self) -> None:

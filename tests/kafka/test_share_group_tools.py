@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kafka.kafka_node import MixedCluster
 from tests.kafka.separate_brokers import start_separate_broker
+from tests.kafka.tool_transcripts import Entry, Transcript, assert_equal_transcripts
 from tests.kafka.tools import KafkaTools
 from tests.reference_software.kafka_programs import Engine
 from tests.support.waiting import wait_until
@@ -37,38 +38,37 @@ MEMBER_ID = re.compile(r"[\w-]{22}\b")
 
 
 def test_kafkas_programs_print_the_same(tmp_path: Path) -> None:
-    transcripts = []
-    for engine in (Engine.TIDELOG, Engine.KAFKA):
-        (tmp_path / engine.value).mkdir()
-        transcript = Transcript.start(engine, tmp_path / engine.value)
-        try:
-            transcript.write()
-        finally:
-            transcript.cluster.end()
-        transcripts.append(transcript.entries)
-    for own, kafkas in zip(*transcripts, strict=True):
-        assert own == kafkas
+    assert_equal_transcripts(tmp_path, write)
+
+
+def write(engine: Engine, directory: Path) -> list[Entry]:
+    """Return what the programs print for a cluster with a broker of `engine`."""
+    cluster = MixedCluster(directory)
+    try:
+        return GroupWork.start(cluster, engine).write()
+    finally:
+        cluster.end()
 
 
 @dataclass
-class Transcript:
-    """What the programs print, each output with the command before it."""
+class GroupWork:
+    """Consumes as members of the group, and runs the programs."""
 
-    cluster: MixedCluster
     tools: KafkaTools
-    entries: list[tuple[str, ...]] = field(default_factory=list)
+    transcript: Transcript
 
     @classmethod
-    def start(cls, engine: Engine, path: Path) -> Transcript:
+    def start(cls, cluster: MixedCluster, engine: Engine) -> GroupWork:
         """Start a controller of Apache Kafka and one broker, and produce records."""
         topics = dict.fromkeys(("t", "u"), PARTITIONS)
-        broker = start_separate_broker(MixedCluster(path), engine, SETTINGS, topics)
+        broker = start_separate_broker(cluster, engine, SETTINGS, topics)
         for name in topics:
             broker.clients.produce(name, [f"{name}{number}" for number in range(RECORDS)], PARTITIONS)
-        return cls(broker.cluster, KafkaTools(broker.cluster.jars, broker.node.address))
+        tools = KafkaTools(cluster.jars, broker.node.address)
+        return cls(tools, Transcript(tools, MEMBER_ID))
 
-    def write(self) -> None:
-        """Run the programs."""
+    def write(self) -> list[Entry]:
+        """Run the programs; return what they print."""
         self.run("kafka-share-groups", "--list")
         self.run("kafka-share-groups", "--describe", *GROUP)
         self.run(
@@ -116,6 +116,7 @@ class Transcript:
         self.run("kafka-share-groups", "--delete", *GROUP)
         self.run("kafka-share-groups", "--delete", *GROUP)
         self.run("kafka-share-groups", "--list", "--state")
+        return self.transcript.entries
 
     def describe(self) -> None:
         """Run all commands that describe the group."""
@@ -125,12 +126,8 @@ class Transcript:
             self.run("kafka-share-groups", "--describe", *GROUP, part, "--verbose")
 
     def run(self, tool: str, *arguments: str) -> None:
-        """Run a program; keep its lines, sorted and without ids and ports."""
-        done = self.tools.call(tool, *arguments)
-        lines = sorted(
-            line for line in (*done.stdout.splitlines(), *done.stderr.splitlines()) if line.strip()
-        )
-        self.entries.append((tool, *arguments, str(done.returncode), *map(normalize, lines)))
+        """Run a program."""
+        self.transcript.run(tool, *arguments)
 
     def consume(self, topic: str, count: int, *options: str) -> None:
         """Consume as a member of the group."""
@@ -146,8 +143,3 @@ class Transcript:
             *SHOWN,
             *options,
         )
-
-
-def normalize(line: str) -> str:
-    """Return a line with single spaces, and without ids of members and ports."""
-    return " ".join(re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", MEMBER_ID.sub("ID", line)).split())

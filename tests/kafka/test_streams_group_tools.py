@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kafka.kafka_node import MixedCluster
-from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.separate_brokers import start_separate_broker
 from tests.kafka.streams_application import CountReader, Instance
+from tests.kafka.tool_transcripts import Entry, Transcript, assert_equal_transcripts
 from tests.kafka.tools import KafkaTools
 from tests.reference_software.kafka_programs import Engine
 from tests.support.cli import tidelog, tidelog_output
@@ -30,44 +30,41 @@ RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{
 
 
 def test_kafkas_program_prints_the_same(tmp_path: Path) -> None:
-    transcripts = []
-    for engine in (Engine.TIDELOG, Engine.KAFKA):
-        (tmp_path / engine.value).mkdir()
-        transcript = Transcript.start(engine, tmp_path / engine.value)
-        try:
-            transcript.write()
-        finally:
-            transcript.cluster.end()
-        transcripts.append(transcript.entries)
-    for own, kafkas in zip(*transcripts, strict=True):
-        assert own == kafkas
+    assert_equal_transcripts(tmp_path, write)
+
+
+def write(engine: Engine, directory: Path) -> list[Entry]:
+    """Return what the program prints for a cluster with a broker of `engine`."""
+    cluster = MixedCluster(directory)
+    try:
+        return GroupWork.start(cluster, engine, directory).write()
+    finally:
+        cluster.end()
 
 
 @dataclass
-class Transcript:
-    """What the program prints, each output with the command before it."""
+class GroupWork:
+    """Runs an application, and the program."""
 
-    cluster: MixedCluster
-    clients: MixedClients
     tools: KafkaTools
-    path: Path
-    entries: list[tuple[str, ...]] = field(default_factory=list)
+    directory: Path
+    transcript: Transcript
 
     @classmethod
-    def start(cls, engine: Engine, path: Path) -> Transcript:
+    def start(cls, cluster: MixedCluster, engine: Engine, directory: Path) -> GroupWork:
         """Start a controller of Apache Kafka and one broker, and produce lines."""
         topics = {"lines": PARTITIONS, "counts": 1}
-        broker = start_separate_broker(MixedCluster(path), engine, SETTINGS, topics)
+        broker = start_separate_broker(cluster, engine, SETTINGS, topics)
         broker.clients.produce("lines", ["word line"] * LINES, PARTITIONS)
-        tools = KafkaTools(broker.cluster.jars, broker.node.address)
-        return cls(broker.cluster, broker.clients, tools, path)
+        tools = KafkaTools(cluster.jars, broker.node.address)
+        return cls(tools, directory, Transcript(tools, RANDOM))
 
-    def write(self) -> None:
-        """Run the program before, while and after an application runs."""
+    def write(self) -> list[Entry]:
+        """Run the program before, while and after an application runs; return what it prints."""
         self.run("--list")
         self.run("--describe", *GROUP)
         instance = Instance.start(
-            self.cluster.jars, self.tools.bootstrap_servers, self.path / "instance", "at_least_once"
+            self.tools.jars, self.tools.bootstrap_servers, self.directory / "instance", "at_least_once"
         )
         reader = CountReader(self.tools.bootstrap_servers)
         try:
@@ -92,6 +89,7 @@ class Transcript:
         self.run("--delete", *GROUP, "--delete-all-internal-topics")
         self.run("--delete", *GROUP)
         self.run("--list", "--state")
+        return self.transcript.entries
 
     def describe(self) -> None:
         """Run all commands that describe the group."""
@@ -149,18 +147,5 @@ class Transcript:
         return sum(map(int, lags)) if lags and all(map(str.isdigit, lags)) else -1
 
     def run(self, *arguments: str) -> None:
-        """Run the program; keep its lines, sorted and without ids and ports."""
-        done = self.tools.call("kafka-streams-groups", *arguments)
-        lines = sorted(
-            normalize(line)
-            for line in (*done.stdout.splitlines(), *done.stderr.splitlines())
-            if line.strip() and not line.startswith("\tat ")
-        )
-        self.entries.append((*arguments, str(done.returncode), *lines))
-
-
-def normalize(line: str) -> str:
-    """Return a line with single spaces, and without ids of members and processes, ports and times."""
-    without_ids = RANDOM.sub("ID", line)
-    without_times = re.sub(r"\[\d{4}-\d\d-\d\d [\d:,]+\]", "TIME", without_ids)
-    return " ".join(re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", without_times).split())
+        """Run the program."""
+        self.transcript.run("kafka-streams-groups", *arguments)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.reference_software.kafka_jars import program
+
 TIMEOUT_S = 90
 
 MAIN_CLASSES = {
@@ -24,6 +26,7 @@ MAIN_CLASSES = {
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -46,7 +49,7 @@ class KafkaTools:
     def __init__(
         self, jars: Path, bootstrap_servers: str, bootstrap_option: str = "--bootstrap-server"
     ) -> None:
-        self._classpath = f"{jars}/*"
+        self.jars = jars
         self.bootstrap_servers = bootstrap_servers
         self._bootstrap_option = bootstrap_option
 
@@ -86,4 +89,4 @@ class KafkaTools:
             process.wait(TIMEOUT_S)
 
     def _command(self, tool: str, *arguments: str) -> list[str]:
-        return ["java", "-Xmx256m", "-cp", self._classpath, MAIN_CLASSES[tool], *arguments]
+        return [*program(self.jars, MAIN_CLASSES[tool]), *arguments]
