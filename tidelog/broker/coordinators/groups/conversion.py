@@ -40,7 +40,8 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.epochs import NO_ASSIGNMENT_TIME
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.broker.coordinators.groups.members.topic_names import TopicNames
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records.coordinator_records import (
@@ -157,7 +158,9 @@ class Conversion:
                 partitions = assigned_partitions(assignment, self._topics)
             group.set_target(member.member_id, partitions)
             group.update_member(_consumer_member(member, protocol, classic.generation, partitions))
-        group.epochs.set_group_epoch(classic.generation, self._topics.hash_of(group.subscriptions.topics()))
+        group.epochs.set_group_epoch(
+            classic.generation, self._topics.hash_of(*group.subscriptions.name_sets())
+        )
         return group
 
     # From consumer to classic
@@ -250,7 +253,7 @@ def _consumer_member(
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client.client_id,
         client_host=member.client.host,
-        subscribed_topic_names=frozenset(subscription.topics),
+        subscribed_topic_names=TopicNames.of(subscription.topics),
         assigned={
             topic_id: dict.fromkeys(sorted(indexes), generation) for topic_id, indexes in partitions.items()
         },

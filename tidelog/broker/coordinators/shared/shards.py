@@ -210,7 +210,7 @@ class Shards(Generic[CoordinatorT]):
 
         Raise KafkaError with the error of the reply.
         """
-        commit = self._begin_commit(shard, writes)
+        commit = self.begin_commit(shard, writes)
         if commit is not None:
             await commit
 
@@ -220,10 +220,10 @@ class Shards(Generic[CoordinatorT]):
         Nearly every heartbeat has no records and finds none that is not committed: it needs no task. The
         awaitable raises KafkaError with the error of the reply.
         """
-        commit = self._begin_commit(shard, writes)
+        commit = self.begin_commit(shard, writes)
         return reply if commit is None else _after(commit, reply)
 
-    def _begin_commit(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> Awaitable[None] | None:
+    def begin_commit(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> Awaitable[None] | None:
         """Append and replay now. Return an awaitable of the commit; None if there is nothing to wait for.
 
         A reply without records may depend on earlier records that are not committed, and that the next

@@ -26,6 +26,7 @@ from tidelog.broker.coordinators.groups.consumer.embedded_protocol import (
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.removal import check_static_member
+from tidelog.broker.coordinators.groups.members.topic_names import TopicNames
 from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
@@ -252,7 +253,7 @@ def _updated(
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        subscribed_topic_names=frozenset(subscription.topics),
+        subscribed_topic_names=TopicNames.of(subscription.topics),
         subscribed_topic_regex="",
         client_id=client.client_id,
         client_host=client.host,

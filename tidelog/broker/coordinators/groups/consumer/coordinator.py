@@ -24,6 +24,11 @@ from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
 from tidelog.broker.coordinators.groups.group_table import GroupTable
+from tidelog.broker.coordinators.groups.members.prepared_subscription import (
+    NOT_PREPARED,
+    PreparedSubscription,
+)
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand, is_wide
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.broker.coordinators.shared.moment import Moment
@@ -64,6 +69,7 @@ class ConsumerCoordinator:
         self._settings = settings
         self._topics = topics
         self._timers = timers
+        self._names = NamesOfCommand()
         self._expressions = Expressions(settings, topics)
         self._removal = MemberRemoval(conversion, topics, timers)
         context = CommandContext(
@@ -71,8 +77,8 @@ class ConsumerCoordinator:
             settings=settings,
             topics=topics,
             timers=timers,
-            update=MembershipUpdate(settings, topics, timers, self._expressions),
-            lookup=MemberLookup(settings, timers),
+            update=MembershipUpdate(settings, topics, timers, self._expressions, self._names),
+            lookup=MemberLookup(settings, timers, self._names),
             removal=self._removal,
             expressions=self._expressions,
             new_member_id=new_member_id,
@@ -82,11 +88,27 @@ class ConsumerCoordinator:
 
     # Commands
 
+    def must_prepare(self, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Return whether `prepare` must run before a heartbeat, because it takes time for each topic."""
+        if is_wide(request.subscribed_topic_names):
+            return True
+        group = self._groups.consumers.find(request.group_id)
+        return group is not None and group.subscriptions.are_wide and group.epochs.must_check_metadata
+
+    def prepare(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Steps[PreparedSubscription]:
+        """Prepare a heartbeat in steps; see `HeartbeatCommand.prepare`."""
+        return self._heartbeat.prepare(self._groups.consumers.find(request.group_id), client, request)
+
     def heartbeat(
-        self, client: Client, request: ConsumerGroupHeartbeatRequest, version: int, now: Moment
+        self,
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        now: Moment,
+        prepared: PreparedSubscription = NOT_PREPARED,
     ) -> Outcome[HeartbeatReply]:
         """Return the response of a heartbeat; see `HeartbeatCommand.heartbeat`."""
-        return self._heartbeat.heartbeat(client, request, version, now)
+        return self._heartbeat.heartbeat(client, request, version, now, prepared)
 
     def on_resolved(self, group_id: str, resolved: Mapping[str, ResolvedExpression]) -> Writes:
         """Write the topics that match the expressions of a group."""
@@ -147,7 +169,7 @@ class ConsumerCoordinator:
         group_id = record.key.group_id
         group = self._groups.consumers.find(group_id)
         if record.value is not None:
-            replay_value(group or self._groups.create_consumer(group_id), record)
+            replay_value(group or self._groups.create_consumer(group_id), record, self._names)
         elif deletes_group(record):
             self._groups.consumers.remove(group_id)
         elif group is not None:

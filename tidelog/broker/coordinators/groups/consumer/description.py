@@ -54,7 +54,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
         member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_names=member.subscribed_topic_names.ordered,
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(current, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.consumer_protocol import (
     AssignmentTopicPartition,

@@ -148,7 +148,7 @@ class Expressions:
                     group.group_id, expression, result.topics, result.version, result.resolved_wall_ms
                 )
             )
-        metadata_hash = self._topics.hash_of(subscriptions.topics())
+        metadata_hash = self._topics.hash_of(*subscriptions.name_sets())
         if has_changed or metadata_hash != group.epochs.metadata_hash:
             epoch = group.epochs.group_epoch + 1
             records.append(group_epoch(group.group_id, epoch, metadata_hash))

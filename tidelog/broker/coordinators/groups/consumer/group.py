@@ -14,7 +14,7 @@ from tidelog.broker.coordinators.groups.consumer.member_size import size_of, siz
 from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED, PartitionEpochs
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression, Subscriptions
 from tidelog.broker.coordinators.groups.epochs import GroupEpochs
-from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions, existing_member
+from tidelog.broker.coordinators.groups.members.lookup import NO_TARGET, TargetPartitions, existing_member
 
 
 class ConsumerGroupState(Enum):

@@ -13,6 +13,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.1; KIP-8
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -21,18 +22,29 @@ from tidelog.broker.coordinators.groups.consumer.command_context import CommandC
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.heartbeat_checks import check_epoch, check_request
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember
+from tidelog.broker.coordinators.groups.consumer.records import member_metadata
 from tidelog.broker.coordinators.groups.consumer.removal import check_static_member, is_leave
 from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH
-from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.members.prepared_record import prepare_record
+from tidelog.broker.coordinators.groups.members.prepared_subscription import (
+    NOT_PREPARED,
+    PreparedSubscription,
+)
+from tidelog.broker.coordinators.groups.members.topic_names import (
+    TopicNames,
+    is_wide,
+    topic_names_in_steps,
+)
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
+from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +65,17 @@ class HeartbeatCommand:
         self._context = context
 
     def heartbeat(
-        self, client: Client, request: ConsumerGroupHeartbeatRequest, version: int, now: Moment
+        self,
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        now: Moment,
+        prepared: PreparedSubscription = NOT_PREPARED,
     ) -> Outcome[HeartbeatReply]:
         """Return the epoch of the member, and its assignment if it has changed.
 
-        Raise KafkaError if the request is rejected.
+        `prepared` is the result of `prepare` for a wide subscription. Raise KafkaError if the request is
+        rejected.
         """
         check_request(request, version, self._context.settings.broker.group_consumer_assignors)
         if is_leave(request.member_epoch):
@@ -71,7 +89,7 @@ class HeartbeatCommand:
         member_id = request.member_id or self._context.new_member_id()
         self._context.lookup.check_room(group, member_id)
         previous = self._find(group, member_id, request, records)
-        member = _updated(previous, client, request)
+        member = _updated(previous, client, request, prepared.names)
         self._context.lookup.check_memory(group, previous, member)
         subscribed = self._context.update.subscribe(group, previous, member, records)
         owned = None
@@ -89,8 +107,26 @@ class HeartbeatCommand:
         )
         if request.member_epoch == JOIN_EPOCH or _is_full(request) or previous.assigned != member.assigned:
             response = replace(response, assignment=_assignment(member.assigned))
-        writes = Writes(tuple(records)) if records else NO_WRITES
-        return Outcome(HeartbeatReply(response, to_resolve), writes)
+        return Outcome(HeartbeatReply(response, to_resolve), prepared.writes(records))
+
+    def prepare(
+        self, group: ConsumerGroup | None, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> Steps[PreparedSubscription]:
+        """Prepare a heartbeat whose member, or whose group, has a wide subscription."""
+        name_sets: list[Set[str]] = [] if group is None else group.subscriptions.name_sets()
+        prepared = NOT_PREPARED
+        if is_wide(request.subscribed_topic_names):
+            member_id = request.member_id
+            previous = ConsumerMember(member_id=member_id)
+            if group is not None:
+                previous = group.static_member(request.instance_id) or group.members.get(member_id, previous)
+            names = yield from topic_names_in_steps(request.subscribed_topic_names)
+            member = _updated(previous, client, request, names)
+            record = yield from prepare_record(member_metadata(request.group_id, member))
+            prepared = PreparedSubscription(names, record, previous.subscribed_topic_names)
+            name_sets.append(names.as_set)
+        yield from self._context.topics.prepare_hash_of(*name_sets)
+        return prepared
 
     def _find(
         self,
@@ -111,15 +147,19 @@ class HeartbeatCommand:
 
 
 def _updated(
-    member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeatRequest
+    member: ConsumerMember,
+    client: Client,
+    request: ConsumerGroupHeartbeatRequest,
+    names: TopicNames | None,
 ) -> ConsumerMember:
     """Return the member with the fields of a request; those that are not sent are unchanged.
 
-    It is the same object for a heartbeat without metadata, so that comparisons of it are cheap.
+    `names` are the topics of the request if they were prepared. The member, or its topics, are the same
+    object if they do not change, so that comparisons are cheap.
     """
     if _sends_no_metadata(request) and member.has_client(client.client_id, client.host):
         return member
-    names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
+    expression = request.subscribed_topic_regex
     rebalance_timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
@@ -131,7 +171,9 @@ def _updated(
         server_assignor=(
             member.server_assignor if request.server_assignor is None else request.server_assignor
         ),
-        subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+        subscribed_topic_names=member.subscribed_topic_names.changed_to(
+            request.subscribed_topic_names, names
+        ),
         subscribed_topic_regex=member.subscribed_topic_regex if expression is None else expression,
         client_id=client.client_id,
         client_host=client.host,

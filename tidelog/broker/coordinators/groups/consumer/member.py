@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
+from tidelog.broker.coordinators.groups.members.topic_names import NO_TOPIC_NAMES, TopicNames
 from tidelog.protocol.coordinator_records.consumer_group import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -63,7 +64,7 @@ class ConsumerMember:
     rebalance_timeout_ms: int = -1
     client_id: str = ""
     client_host: str = ""
-    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_names: TopicNames = NO_TOPIC_NAMES
     subscribed_topic_regex: str | None = ""
     server_assignor: str | None = None
     assigned: AssignedPartitions = field(default_factory=dict)
@@ -94,15 +95,15 @@ class ConsumerMember:
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
-    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Return the member with the subscription and the client of a record."""
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue, names: TopicNames) -> ConsumerMember:
+        """Return the member with the client and the subscription of a record; `names` are its topics."""
         return replace(
             self,
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_names=names,
             subscribed_topic_regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,

@@ -20,7 +20,8 @@ from tidelog.broker.coordinators.groups.consumer.records import (
     target_assignment,
 )
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
-from tidelog.broker.coordinators.groups.members import check_room
+from tidelog.broker.coordinators.groups.members.lookup import check_room
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -30,8 +31,9 @@ logger = logging.getLogger(__name__)
 class MemberLookup:
     """Returns the member that joins."""
 
-    def __init__(self, settings: ConsumerGroupSettings, timers: MemberTimers) -> None:
+    def __init__(self, settings: ConsumerGroupSettings, timers: MemberTimers, names: NamesOfCommand) -> None:
         self._settings = settings
+        self._names = names
         self._timers = timers
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
@@ -91,6 +93,7 @@ class MemberLookup:
         member = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         records += member_tombstones(group.group_id, existing.member_id)
         records.append(member_metadata(group.group_id, member))
+        self._names.add(member.subscribed_topic_names)
         records.append(target_assignment(group.group_id, member_id, group.target_of(existing.member_id)))
         records.append(current_assignment(group.group_id, member))
         self._timers.cancel(group.group_id, existing.member_id)

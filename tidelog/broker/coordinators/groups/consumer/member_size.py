@@ -31,7 +31,7 @@ def size_of(member: ConsumerMember) -> int:
         + len(member.rack_id or "")
         + len(member.subscribed_topic_regex or "")
     )
-    size += sum(TEXT_BYTES + len(name) for name in member.subscribed_topic_names)
+    size += member.subscribed_topic_names.size_bytes(TEXT_BYTES)
     if member.classic is not None:
         size += sum(
             TEXT_BYTES + len(each.name) + len(each.metadata) for each in member.classic.supported_protocols

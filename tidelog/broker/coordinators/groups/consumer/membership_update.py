@@ -23,7 +23,8 @@ from tidelog.broker.coordinators.groups.consumer.records import (
 from tidelog.broker.coordinators.groups.consumer.target_assignment import GroupChange, Target, compute_target
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
 
@@ -50,11 +51,13 @@ class MembershipUpdate:
         topics: Topics,
         timers: MemberTimers,
         expressions: Expressions,
+        names: NamesOfCommand,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._timers = timers
         self._expressions = expressions
+        self._names = names
 
     def subscribe(
         self,
@@ -68,6 +71,7 @@ class MembershipUpdate:
         names_changed = is_changed and previous.subscribed_topic_names != member.subscribed_topic_names
         if is_changed:
             records.append(member_metadata(group.group_id, member))
+            self._names.add(member.subscribed_topic_names)
         expression_change = self._expressions.change(group, previous, member, records)
         starts_epoch = names_changed or (
             expression_change is ExpressionChange.CHANGED_AND_RESOLVED
@@ -96,7 +100,7 @@ class MembershipUpdate:
             subscriptions.drop_unused_expressions()
         epoch = group.epochs.group_epoch
         if starts_epoch or group.epochs.must_check_metadata:
-            metadata_hash = self._topics.hash_of(subscriptions.topics())
+            metadata_hash = self._topics.hash_of(*subscriptions.name_sets())
             if starts_epoch or metadata_hash != group.epochs.metadata_hash:
                 epoch += 1
                 records.append(group_epoch(group.group_id, epoch, metadata_hash))
@@ -133,7 +137,7 @@ class MembershipUpdate:
         step = Reconciliation(
             target_epoch=target.epoch,
             target=target.partitions,
-            subscribed=self._topics.ids_of(subscribed.change.subscriptions.topics_of(member)),
+            subscribed=self._topics.ids_of(*subscribed.change.subscriptions.name_sets_of(member)),
             partition_epoch=group.partition_epochs.of,
             owned=owned,
             subscription_changed=subscribed.has_changed,

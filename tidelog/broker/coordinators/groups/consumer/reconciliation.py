@@ -18,7 +18,7 @@ from uuid import UUID
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.partition_epochs import NOT_OWNED
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 _NONE: Final[frozenset[int]] = frozenset()

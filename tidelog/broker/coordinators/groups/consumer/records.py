@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.protocol.coordinator_records.consumer_group import (
     AssignedTopicPartitions,
@@ -51,7 +51,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupRecor
             rack_id=member.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+            subscribed_topic_names=member.subscribed_topic_names.ordered,
             subscribed_topic_regex=member.subscribed_topic_regex,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,

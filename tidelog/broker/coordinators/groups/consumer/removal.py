@@ -103,7 +103,7 @@ class MemberRemoval:
             for expression in subscriptions.drop_unused_expressions()
         ]
         epoch = group.epochs.group_epoch + 1
-        metadata_hash = self._topics.hash_of(subscriptions.topics())
+        metadata_hash = self._topics.hash_of(*subscriptions.name_sets())
         records.append(group_epoch(group.group_id, epoch, metadata_hash))
         logger.info("Group %s: group epoch %d after the removal of %s", group.group_id, epoch, [*members])
         return Writes(tuple(records))

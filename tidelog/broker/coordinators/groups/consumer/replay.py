@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand
 from tidelog.broker.coordinators.groups.records.consumer_group_records import ConsumerGroupRecord
 from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -28,8 +29,8 @@ def deletes_group(record: ConsumerGroupRecord) -> bool:
     return record.value is None and isinstance(record.key, ConsumerGroupMetadataKey)
 
 
-def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
-    """Apply a record with a value."""
+def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord, names: NamesOfCommand) -> None:
+    """Apply a record with a value; `names` has the topics of a member that a command has written."""
     match record:
         case (_, ConsumerGroupMetadataValue() as value):
             group.epochs.set_group_epoch(value.epoch, value.metadata_hash)
@@ -38,7 +39,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             ConsumerGroupMemberMetadataValue() as value,
         ):
             member = group.members.get(member_id) or ConsumerMember(member_id=member_id)
-            group.update_member(member.with_metadata(value))
+            group.update_member(member.with_metadata(value, names.of_record(value.subscribed_topic_names)))
         case (_, ConsumerGroupTargetAssignmentMetadataValue() as value):
             group.epochs.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         case (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Set
 from typing import NamedTuple
 
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
+from tidelog.broker.coordinators.groups.members.subscribed_names import SubscribedNames, subtract
+from tidelog.broker.coordinators.groups.members.topic_names import NO_TOPIC_NAMES
 
 
 class ResolvedExpression(NamedTuple):
@@ -24,7 +26,7 @@ class Subscriptions:
     """
 
     def __init__(self) -> None:
-        self._by_name: Counter[str] = Counter()
+        self._names = SubscribedNames()
         self._by_expression: Counter[str] = Counter()
         self.expressions: Counter[str] = Counter()
         self.resolved: dict[str, ResolvedExpression] = {}
@@ -32,7 +34,7 @@ class Subscriptions:
     def copy(self) -> Subscriptions:
         """Return a copy that a command can change."""
         copy = Subscriptions()
-        copy._by_name = self._by_name.copy()
+        copy._names = self._names.copy()
         copy._by_expression = self._by_expression.copy()
         copy.expressions = self.expressions.copy()
         copy.resolved = self.resolved.copy()
@@ -40,22 +42,23 @@ class Subscriptions:
 
     def replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """Count `new` in place of `old`."""
-        if old is not None and new is not None and _subscribe_equally(old, new):
+        old_names = NO_TOPIC_NAMES if old is None else old.subscribed_topic_names
+        new_names = NO_TOPIC_NAMES if new is None else new.subscribed_topic_names
+        self._names.replace(old_names, new_names)
+        old_expression = None if old is None else old.subscribed_topic_regex
+        new_expression = None if new is None else new.subscribed_topic_regex
+        if old_expression == new_expression:
             return
-        if old is not None:
-            _subtract(self._by_name, old.subscribed_topic_names)
-            if old.subscribed_topic_regex:
-                _subtract(self.expressions, (old.subscribed_topic_regex,))
-        if new is not None:
-            self._by_name.update(new.subscribed_topic_names)
-            if new.subscribed_topic_regex:
-                self.expressions[new.subscribed_topic_regex] += 1
+        if old_expression:
+            subtract(self.expressions, (old_expression,))
+        if new_expression:
+            self.expressions[new_expression] += 1
 
     def resolve(self, expression: str, resolved: ResolvedExpression | None) -> None:
         """Set the topics that match an expression; None deletes it."""
         old = self.resolved.pop(expression, None)
         if old is not None:
-            _subtract(self._by_expression, old.topics)
+            subtract(self._by_expression, old.topics)
         if resolved is not None:
             self.resolved[expression] = resolved
             self._by_expression.update(resolved.topics)
@@ -67,53 +70,36 @@ class Subscriptions:
             self.resolve(expression, None)
         return unused
 
-    def topics(self) -> Collection[str]:
-        """Return the names of all topics that a member subscribes to, by name or by expression."""
-        if not self._by_expression:
-            return self._by_name.keys()
-        return self._by_name.keys() | self._by_expression.keys()
+    @property
+    def are_wide(self) -> bool:
+        """Whether a member subscribes to so many topics by name that its commands are prepared in steps."""
+        return self._names.is_wide
+
+    def name_sets(self) -> list[Set[str]]:
+        """Return sets that together have all topics that a member subscribes to, by name or expression."""
+        return [*self._names.sets(), self._by_expression.keys()]
 
     def includes(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic, by name or by expression."""
-        return topic in self._by_name or topic in self._by_expression
+        return topic in self._names or topic in self._by_expression
 
     def include_any(self, topics: Set[str]) -> bool:
-        """Return whether a member subscribes to one of `topics`, in time linear in the subscribed ones."""
-        return any(topic in topics for topic in self._by_name) or any(
-            topic in topics for topic in self._by_expression
-        )
+        """Return whether a member subscribes to one of `topics`."""
+        return self._names.include_any(topics) or not self._by_expression.keys().isdisjoint(topics)
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the topics that a member subscribes to, by name or by expression."""
+    def name_sets_of(self, member: ConsumerMember) -> tuple[frozenset[str], ...]:
+        """Return sets that together have the topics of a member, by name or by expression."""
+        names = member.subscribed_topic_names.as_set
         resolved = self.resolved.get(member.subscribed_topic_regex or "")
-        if resolved is None:
-            return member.subscribed_topic_names
-        if not member.subscribed_topic_names:
-            return resolved.topics
-        return member.subscribed_topic_names | resolved.topics
+        return (names,) if resolved is None else (names, resolved.topics)
 
     def are_homogeneous(self, member_count: int) -> bool:
         """Return whether all members subscribe to the same topics."""
         if not self.expressions:
-            return all(count == member_count for count in self._by_name.values())
+            return self._names.are_equal(member_count)
         first_count = next(iter(self.expressions.values()))
         return (
             first_count == member_count
-            and not self._by_name
+            and not self._names
             and all(count == 1 for count in self._by_expression.values())
         )
-
-
-def _subscribe_equally(old: ConsumerMember, new: ConsumerMember) -> bool:
-    return (
-        old.subscribed_topic_names == new.subscribed_topic_names
-        and old.subscribed_topic_regex == new.subscribed_topic_regex
-    )
-
-
-def _subtract(counts: Counter[str], names: Iterable[str]) -> None:
-    for name in names:
-        if counts[name] <= 1:
-            del counts[name]
-        else:
-            counts[name] -= 1

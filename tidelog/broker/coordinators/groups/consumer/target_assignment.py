@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.records import target_assignment, target_assignment_epoch
 from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import NO_TARGET, TargetPartitions
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 
 logger = logging.getLogger(__name__)
@@ -72,13 +72,13 @@ def _members(change: GroupChange) -> dict[str, ConsumerMember]:
 def _spec(change: GroupChange, members: dict[str, ConsumerMember], topics: Topics) -> GroupSpec:
     group = change.group
     # Most members share their subscription, and a set is hashed once.
-    ids_of: dict[frozenset[str], frozenset[UUID]] = {}
+    ids_of: dict[tuple[frozenset[str], ...], frozenset[UUID]] = {}
     specs = {}
     for member_id, member in members.items():
-        names = change.subscriptions.topics_of(member)
-        subscribed = ids_of.get(names)
+        name_sets = change.subscriptions.name_sets_of(member)
+        subscribed = ids_of.get(name_sets)
         if subscribed is None:
-            subscribed = ids_of[names] = topics.ids_of(names)
+            subscribed = ids_of[name_sets] = topics.ids_of(*name_sets)
         assigned = group.target_of(member_id)
         if member is change.member and change.replaced_id is not None:
             assigned = group.target_of(change.replaced_id)

@@ -11,7 +11,7 @@ that hash4j defines.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import xxhash
@@ -21,7 +21,6 @@ from tidelog.protocol.ids import BrokerId
 
 _MAGIC: Final = b"\0"
 _INT: Final = struct.Struct("<i")
-_LONG: Final = struct.Struct("<q")
 _TWO_LONGS: Final = struct.Struct("<QQ")
 _NO_TOPICS: Final = 0
 
@@ -43,9 +42,9 @@ def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerImage]) -> in
     return _signed(xxhash.xxh3_64_intdigest(bytes(data)))
 
 
-def group_hash(hashes_by_name: Iterable[tuple[str, int]]) -> int:
-    """Return the hash of the topics with these names and hashes; 0 if there are none."""
-    data = b"".join(_LONG.pack(value) for _, value in sorted(hashes_by_name))
+def group_hash(hashes: Sequence[int]) -> int:
+    """Return the hash of topics with these hashes, in the order of their names; 0 if there are none."""
+    data = struct.pack(f"<{len(hashes)}q", *hashes)
     return _signed(xxhash.xxh3_64_intdigest(data)) if data else _NO_TOPICS
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
-from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.protocol.codec import decode_prefix, encode, encode_in_steps
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.schema import Message
+from tidelog.protocol.steps import Steps
 
 KeyT = TypeVar("KeyT", bound=Message)
 ValueT = TypeVar("ValueT", bound=Message)
@@ -48,3 +49,10 @@ class TypedRecords(Generic[KeyT, ValueT]):
         if version != _VALUE_VERSION:
             raise DecodeError(f"{value_class.__name__} has version {version}, which is not supported")
         return decoded_key, decode_prefix(value_class, body, version, 0)[0]
+
+
+def encode_value_in_steps(value: Message) -> Steps[bytes]:
+    """Return a value in the format of the log."""
+    encoded = bytearray(PREFIX.pack(_VALUE_VERSION))
+    yield from encode_in_steps(value, _VALUE_VERSION, encoded)
+    return bytes(encoded)

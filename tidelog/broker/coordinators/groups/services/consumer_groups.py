@@ -14,6 +14,10 @@ from typing import TypeAlias
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.members.prepared_subscription import (
+    NOT_PREPARED,
+    PreparedSubscription,
+)
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
@@ -53,7 +57,36 @@ class ConsumerGroupService:
         Raise KafkaError if the heartbeat is rejected; the awaitable raises it if the commit fails.
         """
         shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.consumers.heartbeat(client, request, version, shard.now())
+        if shard.coordinator.consumers.must_prepare(request):
+            return self._prepare_heartbeat(shard, client, request, version, topic_filter)
+        return self._heartbeat(shard, client, request, version, topic_filter, NOT_PREPARED)
+
+    async def _prepare_heartbeat(
+        self,
+        shard: Shard[GroupCoordinator],
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        topic_filter: TopicFilter,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Return the response to a heartbeat with, or in a group with, a wide subscription."""
+        prepared = await self._slices.complete(shard.coordinator.consumers.prepare(client, request))
+        # Meanwhile, another node may have become the coordinator.
+        shard = self._shards.active_shard(request.group_id)
+        result = self._heartbeat(shard, client, request, version, topic_filter, prepared)
+        self._slices.release_later(prepared.replaced.ordered)
+        return result if isinstance(result, ConsumerGroupHeartbeatResponse) else await result
+
+    def _heartbeat(
+        self,
+        shard: Shard[GroupCoordinator],
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        topic_filter: TopicFilter,
+        prepared: PreparedSubscription,
+    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+        outcome = shard.coordinator.consumers.heartbeat(client, request, version, shard.now(), prepared)
         response, to_resolve = outcome.reply
         if to_resolve:
             self._shards.spawn(self._resolve(shard, request.group_id, to_resolve, topic_filter))

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.members.prepared_subscription import NOT_PREPARED
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.services.share_offset_descriptions import ShareOffsetDescriptions
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
@@ -69,8 +70,16 @@ class ShareGroupService:
         Raise KafkaError if the heartbeat is rejected.
         """
         shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.shares.heartbeat(client, request, shard.now())
-        await self._shards.write(shard, outcome.writes)
+        prepared = NOT_PREPARED
+        if shard.coordinator.shares.must_prepare(request):
+            prepared = await self._slices.complete(shard.coordinator.shares.prepare(client, request))
+            # Meanwhile, another node may have become the coordinator.
+            shard = self._shards.active_shard(request.group_id)
+        outcome = shard.coordinator.shares.heartbeat(client, request, shard.now(), prepared)
+        commit = self._shards.begin_commit(shard, outcome.writes)
+        self._slices.release_later(prepared.replaced.ordered)
+        if commit is not None:
+            await commit
         response, to_initialize = outcome.reply
         if to_initialize:
             self._shards.spawn(self._initialize_in_background(request.group_id, to_initialize))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
+from tidelog.broker.coordinators.groups.members.prepared_subscription import PreparedSubscription
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand, is_wide
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.config import ShareGroupSettings
@@ -26,6 +29,7 @@ from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.coordinator_records.share_group import ShareGroupStatePartitionMetadataValue
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.messages.share_group_describe import DescribedGroup
+from tidelog.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tidelog.protocol.steps import Steps
 
 
@@ -41,11 +45,25 @@ class ShareGroupCoordinator:
         self._timers = timers
         self._lookup = ShareGroupLookup(groups)
         self._times = InitializationTimes()
-        self._heartbeat = ShareHeartbeatCommand(self._lookup, settings, topics, timers, self._times)
+        self._names = NamesOfCommand()
+        self._heartbeat = ShareHeartbeatCommand(
+            self._lookup, settings, topics, timers, self._times, self._names
+        )
         self.heartbeat = self._heartbeat.heartbeat
         self.offsets = ShareOffsetCommands(groups, self._lookup, topics, self._times)
 
     # Commands
+
+    def must_prepare(self, request: ShareGroupHeartbeatRequest) -> bool:
+        """Return whether `prepare` must run before a heartbeat, because it takes time for each topic."""
+        if is_wide(request.subscribed_topic_names):
+            return True
+        group = self._groups.shares.find(request.group_id)
+        return group is not None and group.subscribed.is_wide and group.epochs.must_check_metadata
+
+    def prepare(self, client: Client, request: ShareGroupHeartbeatRequest) -> Steps[PreparedSubscription]:
+        """Prepare a heartbeat in steps; see `ShareHeartbeatCommand.prepare`."""
+        return self._heartbeat.prepare(self._groups.shares.find(request.group_id), client, request)
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:
         """Return the description of a group; an unknown group is an error in it."""
@@ -87,7 +105,7 @@ class ShareGroupCoordinator:
         group: ShareGroup | None = self._groups.shares.find(group_id)
         if record.value is not None:
             group = group or self._groups.shares.add(group_id)
-            replay_share_value(group, record)
+            replay_share_value(group, record, self._names)
             if isinstance(record.value, ShareGroupStatePartitionMetadataValue):
                 self._times.keep(group_id, group.state_partitions.initializing)
         elif deletes_share_group(record):

@@ -6,7 +6,7 @@ Source: ShareGroup.asDescribedGroup of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.protocol.messages.share_group_describe import (
@@ -41,7 +41,7 @@ def _member(member: ShareMember, topics: Topics) -> Member:
         member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_names=member.subscribed_topic_names.ordered,
         assignment=_assignment(member.assigned, topics),
     )
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from enum import Enum
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
 from tidelog.broker.coordinators.groups.epochs import GroupEpochs
-from tidelog.broker.coordinators.groups.members import NO_TARGET, TargetPartitions, existing_member
-from tidelog.broker.coordinators.groups.share.member import ShareMember
+from tidelog.broker.coordinators.groups.members.lookup import NO_TARGET, TargetPartitions, existing_member
+from tidelog.broker.coordinators.groups.members.subscribed_names import SubscribedNames
+from tidelog.broker.coordinators.groups.share.member import ShareMember, names_of
 from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
 
 
@@ -32,7 +32,7 @@ class ShareGroup:
         self.members: dict[str, ShareMember] = {}
         self.target: dict[str, TargetPartitions] = {}
         self.state_partitions = StatePartitions()
-        self._subscribers: Counter[str] = Counter()
+        self.subscribed = SubscribedNames()
         self._has_unassigned: bool | None = None
         """What `has_unassigned_initialized_partitions` returns; None after a change of what it depends on."""
 
@@ -69,7 +69,7 @@ class ShareGroup:
         self._count(self.members.pop(member_id, None), None)
 
     def _count(self, old: ShareMember | None, new: ShareMember | None) -> None:
-        self._subscribers = Counter(self.subscribers_after(old, new))
+        self.subscribed.replace(names_of(old), names_of(new))
         self._has_unassigned = None
         for member, change in ((old, -1), (new, 1)):
             if member is not None:
@@ -77,14 +77,15 @@ class ShareGroup:
 
     def is_subscribed_to_any(self, names: Set[str]) -> bool:
         """Return whether a member subscribes to one of the topics."""
-        return not self._subscribers.keys().isdisjoint(names)
+        return self.subscribed.include_any(names)
 
-    def subscribers_after(self, old: ShareMember | None, new: ShareMember | None) -> Mapping[str, int]:
-        """Return the number of subscribers of each topic with `new` in place of `old`."""
-        subscribers = (
-            self._subscribers if old is None else _subtracted(self._subscribers, old.subscribed_topic_names)
-        )
-        return subscribers if new is None else subscribers + Counter(new.subscribed_topic_names)
+    def subscribed_after(self, old: ShareMember | None, new: ShareMember | None) -> SubscribedNames:
+        """Return the topics of all members with `new` in place of `old`."""
+        if names_of(old) == names_of(new):
+            return self.subscribed
+        subscribed = self.subscribed.copy()
+        subscribed.replace(names_of(old), names_of(new))
+        return subscribed
 
     # Targets
 
@@ -112,11 +113,6 @@ class ShareGroup:
             for topic_id, indexes in target.items():
                 assigned.setdefault(topic_id, set()).update(indexes)
         return any(
-            topic.name in self._subscribers and assigned.get(topic_id, set()) != set(topic.partitions)
+            topic.name in self.subscribed and assigned.get(topic_id, set()) != set(topic.partitions)
             for topic_id, topic in self.state_partitions.initialized.items()
         )
-
-
-def _subtracted(subscribers: Counter[str], names: frozenset[str]) -> Counter[str]:
-    """Return the counts without one subscriber of `names`; no count is 0."""
-    return subscribers - Counter(names)

@@ -15,7 +15,7 @@ Source: GroupMetadataManager.shareGroupHeartbeat of Apache Kafka 4.3.1; KIP-932.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -23,7 +23,19 @@ from uuid import UUID
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH, LEAVE_EPOCH
-from tidelog.broker.coordinators.groups.members import TargetPartitions, check_room
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions, check_room
+from tidelog.broker.coordinators.groups.members.prepared_record import prepare_record
+from tidelog.broker.coordinators.groups.members.prepared_subscription import (
+    NOT_PREPARED,
+    PreparedSubscription,
+)
+from tidelog.broker.coordinators.groups.members.subscribed_names import SubscribedNames
+from tidelog.broker.coordinators.groups.members.topic_names import (
+    NamesOfCommand,
+    TopicNames,
+    is_wide,
+    topic_names_in_steps,
+)
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.groups.share.config import ShareGroupSettings
@@ -57,6 +69,7 @@ from tidelog.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from tidelog.protocol.messages.share_group_heartbeat import TopicPartitions as AssignedTopic
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +86,7 @@ class _Change(NamedTuple):
 
     group: ShareGroup
     epoch: int
-    topics: frozenset[str]
+    topics: SubscribedNames
     member: ShareMember
     is_new_epoch: bool
 
@@ -88,19 +101,26 @@ class ShareHeartbeatCommand:
         topics: Topics,
         timers: ShareMemberTimers,
         times: InitializationTimes,
+        names: NamesOfCommand,
     ) -> None:
         self._times = times
+        self._names = names
         self._lookup = lookup
         self._settings = settings
         self._topics = topics
         self._timers = timers
 
     def heartbeat(
-        self, client: Client, request: ShareGroupHeartbeatRequest, now: Moment
+        self,
+        client: Client,
+        request: ShareGroupHeartbeatRequest,
+        now: Moment,
+        prepared: PreparedSubscription = NOT_PREPARED,
     ) -> Outcome[ShareHeartbeatReply]:
         """Return the epoch of the member, and its assignment if it has changed.
 
-        Raise KafkaError if the request is rejected.
+        `prepared` is the result of `prepare` for a wide subscription. Raise KafkaError if the request is
+        rejected.
         """
         _check_request(request)
         if request.member_epoch == LEAVE_EPOCH:
@@ -109,7 +129,7 @@ class ShareHeartbeatCommand:
         group = self._lookup.to_join(request.group_id) if is_join else self._lookup.existing(request.group_id)
         check_room(group.members, request.member_id, self._settings.broker.group_share_max_size, "share")
         previous = self._member(group, request)
-        member = _updated(previous, client, request)
+        member = _updated(previous, client, request, prepared.names)
         if member.size_bytes > previous.size_bytes or request.member_id not in group.members:
             existing = group.members.get(request.member_id)
             group.memory.check(member.size_bytes - (0 if existing is None else existing.size_bytes))
@@ -128,7 +148,25 @@ class ShareHeartbeatCommand:
         if is_full or previous.assigned != reconciled.assigned:
             response = replace(response, assignment=_assignment(reconciled.assigned))
         to_initialize = self._begin_initialization(change, records, now)
-        return Outcome(ShareHeartbeatReply(response, to_initialize), Writes(tuple(records)))
+        return Outcome(ShareHeartbeatReply(response, to_initialize), prepared.writes(records))
+
+    def prepare(
+        self, group: ShareGroup | None, client: Client, request: ShareGroupHeartbeatRequest
+    ) -> Steps[PreparedSubscription]:
+        """Prepare a heartbeat whose member, or whose group, has a wide subscription."""
+        name_sets = [] if group is None else group.subscribed.sets()
+        prepared = NOT_PREPARED
+        if is_wide(request.subscribed_topic_names):
+            previous = ShareMember(member_id=request.member_id)
+            if group is not None:
+                previous = group.members.get(request.member_id, previous)
+            names = yield from topic_names_in_steps(request.subscribed_topic_names)
+            member = _updated(previous, client, request, names)
+            record = yield from prepare_record(member_metadata(request.group_id, member))
+            prepared = PreparedSubscription(names, record, previous.subscribed_topic_names)
+            name_sets.append(names.as_set)
+        yield from self._topics.prepare_hash_of(*name_sets)
+        return prepared
 
     # Members
 
@@ -151,7 +189,7 @@ class ShareHeartbeatCommand:
     def remove(self, group: ShareGroup, member: ShareMember) -> Writes:
         """Return the records that remove a member, which starts a new group epoch."""
         self._timers.cancel(group.group_id, member.member_id)
-        metadata_hash = self._topics.hash_of(group.subscribers_after(member, None))
+        metadata_hash = self._topics.hash_of(*group.subscribed_after(member, None).sets())
         epoch = group.epochs.group_epoch + 1
         logger.info("Group %s: group epoch %d after the removal of a member", group.group_id, epoch)
         return Writes(
@@ -173,13 +211,14 @@ class ShareHeartbeatCommand:
         """Add the records of a changed member, and of a new group epoch if topics or states changed."""
         if previous != member:
             records.append(member_metadata(group.group_id, member))
+            self._names.add(member.subscribed_topic_names)
         starts_epoch = previous.subscribed_topic_names != member.subscribed_topic_names
         if group.epochs.assignment_epoch >= group.epochs.group_epoch:
             starts_epoch = starts_epoch or group.has_unassigned_initialized_partitions()
-        topics = frozenset(group.subscribers_after(group.members.get(member.member_id), member))
+        topics = group.subscribed_after(group.members.get(member.member_id), member)
         epoch = group.epochs.group_epoch
         if starts_epoch or group.epochs.must_check_metadata:
-            metadata_hash = self._topics.hash_of(topics)
+            metadata_hash = self._topics.hash_of(*topics.sets())
             starts_epoch = starts_epoch or metadata_hash != group.epochs.metadata_hash
             if starts_epoch:
                 epoch += 1
@@ -200,7 +239,7 @@ class ShareHeartbeatCommand:
         targets = assign(
             {
                 member_id: ShareMemberSpec(
-                    self._topics.ids_of(each.subscribed_topic_names), group.target_of(member_id)
+                    self._topics.ids_of(each.subscribed_topic_names.as_set), group.target_of(member_id)
                 )
                 for member_id, each in members.items()
             },
@@ -222,7 +261,9 @@ class ShareHeartbeatCommand:
         member = change.member
         if not change.is_new_epoch and member.is_reconciled_to(epoch):
             return member
-        reconciled = member.reconciled(epoch, target, self._topics.ids_of(member.subscribed_topic_names))
+        reconciled = member.reconciled(
+            epoch, target, self._topics.ids_of(member.subscribed_topic_names.as_set)
+        )
         if reconciled != member:
             records.append(current_assignment(change.group.group_id, reconciled))
         return reconciled
@@ -242,15 +283,14 @@ class ShareHeartbeatCommand:
         self._times.begin(group.group_id, partitions, now.monotonic_ms)
         return initial_states(group.group_id, change.epoch, partitions)
 
-    def _without_state(self, group: ShareGroup, topics: Iterable[str], now: Moment) -> Partitions:
+    def _without_state(self, group: ShareGroup, topics: SubscribedNames, now: Moment) -> Partitions:
         """Return the partitions of topics whose state is neither initialized nor has begun to be."""
         retry_ms = self._settings.broker.group_share_initialize_retry_interval_ms
         known = group.state_partitions
         partitions = {}
-        for name in sorted(topics):
+        for name in sorted(self._topics.existing(*topics.sets())):
             topic = self._topics.by_name(name)
-            if topic is None:
-                continue
+            assert topic is not None, name
             indexes = set(range(len(topic.partitions)))
             if topic.id in known.initialized:
                 indexes -= known.initialized[topic.id].partitions
@@ -282,13 +322,19 @@ def initial_states(
     ]
 
 
-def _updated(member: ShareMember, client: Client, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """Return the member with the fields of a request; those that are not sent are unchanged."""
-    names = request.subscribed_topic_names
+def _updated(
+    member: ShareMember, client: Client, request: ShareGroupHeartbeatRequest, names: TopicNames | None
+) -> ShareMember:
+    """Return the member with the fields of a request; those that are not sent are unchanged.
+
+    `names` are the topics of the request if they were prepared.
+    """
     return replace(
         member,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+        subscribed_topic_names=member.subscribed_topic_names.changed_to(
+            request.subscribed_topic_names, names
+        ),
         client_id=client.client_id,
         client_host=client.host,
     )

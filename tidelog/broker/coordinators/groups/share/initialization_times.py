@@ -29,10 +29,11 @@ class InitializationTimes:
 
     def keep(self, group_id: str, topic_ids: Iterable[UUID]) -> None:
         """Remove the topics of a group whose initialization has ended: all but `topic_ids`."""
+        kept = frozenset(topic_ids)
         remaining = {
             topic_id: began_ms
             for topic_id, began_ms in self._began_ms.pop(group_id, {}).items()
-            if topic_id in set(topic_ids)
+            if topic_id in kept
         }
         if remaining:
             self._began_ms[group_id] = remaining

@@ -10,7 +10,8 @@ from uuid import UUID
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.coordinators.groups.consumer.member import MemberState
 from tidelog.broker.coordinators.groups.epochs import LEAVE_EPOCH
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.broker.coordinators.groups.members.topic_names import NO_TOPIC_NAMES, TopicNames
 from tidelog.protocol.coordinator_records.share_group import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
@@ -33,13 +34,13 @@ class ShareMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_names: TopicNames = NO_TOPIC_NAMES
     assigned: TargetPartitions = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
         """The memory of the member without its partitions, which the cluster bounds."""
-        names = sum(_TOPIC_BYTES + len(name) for name in self.subscribed_topic_names)
+        names = self.subscribed_topic_names.size_bytes(_TOPIC_BYTES)
         return MEMBER_BYTES + len(self.member_id) + len(self.client_id) + len(self.rack_id or "") + names
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -59,14 +60,14 @@ class ShareMember:
             assigned=assigned,
         )
 
-    def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
-        """Return the member with the subscription and the client of a record."""
+    def with_metadata(self, value: ShareGroupMemberMetadataValue, names: TopicNames) -> ShareMember:
+        """Return the member with the client and the subscription of a record; `names` are its topics."""
         return replace(
             self,
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_names=names,
         )
 
     def with_assignment(self, value: ShareGroupCurrentMemberAssignmentValue | None) -> ShareMember:
@@ -80,6 +81,11 @@ class ShareMember:
             state=MemberState(value.state),
             assigned=partitions_of(value.assigned_partitions),
         )
+
+
+def names_of(member: ShareMember | None) -> TopicNames:
+    """Return the topics to which a member subscribes; none without a member."""
+    return NO_TOPIC_NAMES if member is None else member.subscribed_topic_names
 
 
 def partitions_of(topics: Iterable[ShareTopicPartitions]) -> Mapping[UUID, frozenset[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
@@ -43,7 +43,7 @@ def member_metadata(group_id: str, member: ShareMember) -> ShareGroupRecord:
             rack_id=member.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+            subscribed_topic_names=member.subscribed_topic_names.ordered,
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.share.member import ShareMember, partitions_of
@@ -27,14 +28,14 @@ def deletes_share_group(record: ShareGroupRecord) -> bool:
     return record.value is None and isinstance(record.key, ShareGroupMetadataKey)
 
 
-def replay_share_value(group: ShareGroup, record: ShareGroupRecord) -> None:
-    """Apply a record with a value."""
+def replay_share_value(group: ShareGroup, record: ShareGroupRecord, names: NamesOfCommand) -> None:
+    """Apply a record with a value; `names` has the topics of a member that a command has written."""
     match record:
         case (_, ShareGroupMetadataValue() as value):
             group.epochs.set_group_epoch(value.epoch, value.metadata_hash)
         case (ShareGroupMemberMetadataKey(member_id=member_id), ShareGroupMemberMetadataValue() as value):
             member = group.members.get(member_id) or ShareMember(member_id=member_id)
-            group.update_member(member.with_metadata(value))
+            group.update_member(member.with_metadata(value, names.of_record(value.subscribed_topic_names)))
         case (_, ShareGroupTargetAssignmentMetadataValue() as value):
             group.epochs.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         case (

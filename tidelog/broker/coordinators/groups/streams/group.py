@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
 from tidelog.broker.coordinators.groups.epochs import NO_ASSIGNMENT_TIME, GroupEpochs
-from tidelog.broker.coordinators.groups.members import existing_member
+from tidelog.broker.coordinators.groups.members.lookup import existing_member
 from tidelog.broker.coordinators.groups.streams.member import StreamsMember
 from tidelog.broker.coordinators.groups.streams.task_owners import TaskOwners
 from tidelog.broker.coordinators.groups.streams.tasks import NO_TASKS, Tasks

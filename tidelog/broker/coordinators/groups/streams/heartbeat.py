@@ -24,7 +24,7 @@ from typing import NamedTuple
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.epochs import JOIN_EPOCH, LEAVE_EPOCH
-from tidelog.broker.coordinators.groups.members import check_room
+from tidelog.broker.coordinators.groups.members.lookup import check_room
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupSettings, StreamsSettings

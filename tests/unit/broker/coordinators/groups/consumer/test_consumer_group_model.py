@@ -245,7 +245,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if self.members:
             assert group is not None
             assert group.state is ConsumerGroupState.STABLE, (group.state, group.members)
-            names = set(group.subscriptions.topics())
+            names = set().union(*group.subscriptions.name_sets())
         else:
             names = {"t"} if self.classic else set()
             assert not self.classic or classic is None or classic.state is GroupState.STABLE, classic

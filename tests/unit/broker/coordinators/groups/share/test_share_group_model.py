@@ -138,7 +138,9 @@ class ShareGroupMachine(RuleBasedStateMachine):
             assert index in self.coordinator.image.topics_by_id[topic_id].partitions
         for member in group.members.values():
             for topic_id, assigned in member.assigned.items():
-                assert self.coordinator.image.topics_by_id[topic_id].name in member.subscribed_topic_names
+                assert (
+                    self.coordinator.image.topics_by_id[topic_id].name in member.subscribed_topic_names.as_set
+                )
                 assert initialized.issuperset((topic_id, index) for index in assigned)
 
     @invariant()

@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.broker.coordinators.groups.share.simple_assignor import ShareMemberSpec, assign
 
 TOPICS = [UUID(int=number) for number in range(1, 4)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 
 class MemberSpec(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 
 def assign_ranges(group: GroupSpec) -> Mapping[str, TargetPartitions]:

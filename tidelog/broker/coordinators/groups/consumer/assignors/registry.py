@@ -10,7 +10,7 @@ from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import Ass
 from tidelog.broker.coordinators.groups.consumer.assignors.range_assignor import assign_ranges
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_heterogeneous import assign_heterogeneous
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_homogeneous import assign_homogeneous
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 
 def assign_uniformly(group: GroupSpec) -> Mapping[str, TargetPartitions]:

@@ -16,7 +16,7 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 ROUNDS_MAX: Final = 16
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 
 class _Room(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, MemberSpec
 from tidelog.broker.coordinators.groups.consumer.assignors.registry import ASSIGNORS
-from tidelog.broker.coordinators.groups.members import TargetPartitions
+from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 
 T, U, V = UUID(int=1), UUID(int=2), UUID(int=3)
 

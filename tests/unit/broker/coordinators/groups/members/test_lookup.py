@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.coordinators.groups.members import check_room, existing_member
+from tidelog.broker.coordinators.groups.members.lookup import check_room, existing_member
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 MEMBERS = {"a": 1, "b": 2}
