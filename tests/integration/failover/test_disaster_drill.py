@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 import threading
 from collections.abc import Iterator
@@ -109,7 +110,8 @@ class Load:
         number = 0
         while not self._is_stopped.is_set():
             key = b"%d" % number
-            value = b"%d " % number + key.ljust(1_500 + number % 97, bytes((number % 251,)))
+            # Random bytes do not become smaller, so that segments fill after a few hundred records.
+            value = b"%d " % number + random.Random(number).randbytes(1_500 + number % 97)
             try:
                 self._producer.produce(
                     TOPIC, value, key, partition=number % PARTITIONS, on_delivery=self._on_delivery
@@ -117,7 +119,8 @@ class Load:
                 number += 1
             except BufferError:
                 self._producer.poll(0.01)
-            self._producer.poll(0)
+            # About a thousand records a second: more take longer to be restored and compared.
+            self._producer.poll(0.001)
         self._producer.flush(6)
 
     def _on_delivery(self, error: Any, message: Any) -> None:

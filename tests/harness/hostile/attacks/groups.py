@@ -147,19 +147,23 @@ def _join_with_protocols(context: AttackContext, protocols: int, *expected: Erro
 
 
 def _synchronize_large_assignments(context: AttackContext) -> None:
-    _synchronize(context, context.size(20 * MEBIBYTE, 2 * MEBIBYTE), ErrorCode.UNKNOWN_SERVER_ERROR)
+    assignment_bytes = context.size(20 * MEBIBYTE, 2 * MEBIBYTE)
+    _synchronize(context, "rejected", assignment_bytes, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _synchronize_largest_assignments(context: AttackContext) -> None:
-    _synchronize(context, 1_000_000, ErrorCode.NONE)
+    _synchronize(context, "assigned", 1_000_000, ErrorCode.NONE)
 
 
-def _synchronize(context: AttackContext, assignment_bytes: int, expected: ErrorCode) -> None:
+def _synchronize(
+    context: AttackContext, group_prefix: str, assignment_bytes: int, expected: ErrorCode
+) -> None:
+    """Form groups with new names: a join of a group with a member would wait for it."""
     client = context.client()
     context.begin()
     number = 0
     while True:
-        group = f"assigned-{number}"
+        group = f"{group_prefix}-{number}"
         join_response = _join_group(context, client, group, b"x")
         if join_response is None or join_response.error_code:
             break
