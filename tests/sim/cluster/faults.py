@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tests.sim.cluster.coverage import Coverage
+from tests.sim.cluster.disk_damage import damage
 from tests.sim.cluster.operation_crashes import OperationCrashes, fail_power
 from tests.sim.cluster.plan import Plan
 from tests.sim.cluster.replication import is_fully_replicated
@@ -18,8 +19,10 @@ from tidelog.testing.simulation.simulation import Simulation
 RESTART_S = (0.1, 8.0)
 CUT_S = (0.5, 8.0)
 PAUSE_S = (0.1, 6.0)
-CLOCK_BEHIND_MS_MAX = 3_600_000
-"""The default of message.timestamp.after.max.ms: brokers further behind reject the records of all clients."""
+CLOCK_BEHIND_MS_MAX = 3_590_000
+"""Less than message.timestamp.after.max.ms, also with the drift: brokers further behind reject records."""
+DRIFTS_PPM = (-100_000, -1_000, 1_000, 100_000)
+ERROR_SHARES = (0.01, 0.2, 1.0)
 
 
 class Faults:
@@ -53,6 +56,10 @@ class Faults:
             "clock_step": self._clock_step,
             "kill_at_write": self._kill_at_write,
             "power_at_write": self._fail_power_at_write,
+            "io_errors": self._io_errors,
+            "damage": self._damage,
+            "duplicate": self._duplicate_connections,
+            "drift": self._drift,
             "store": self._disturb_store,
             "store_kill": self._kill_at_store_request,
         }
@@ -69,6 +76,8 @@ class Faults:
         for node in self._cluster.nodes.values():
             node.machine.state.disk_delay_ns_max = 0
             node.machine.state.disk.free_bytes = None
+            node.machine.state.disk.fails_now = None
+            node.machine.state.let_clocks_drift(0)
             self._resume(node)
         self._start_ended()
 
@@ -213,6 +222,12 @@ class Faults:
         self._schedule_after(CUT_S, self._heal)
         return True
 
+    def _duplicate_connections(self) -> bool:
+        count = 1 + self._random.randrange(5)
+        self._note(f"the next {count} connections arrive twice")
+        self._cluster.network.duplicate_connections(count)
+        return True
+
     # ---- disks and clocks
 
     def _slow_disk(self) -> bool:
@@ -240,6 +255,34 @@ class Faults:
         self._schedule_after(CUT_S, end)
         return True
 
+    def _io_errors(self) -> bool:
+        node, share = (
+            self._random.choice(list(self._cluster.nodes.values())),
+            self._random.choice(ERROR_SHARES),
+        )
+        state, random, scheduler = node.machine.state, self._random, self._scheduler
+        self._note(f"{share:.0%} of the operations of the disk of node {node.node_id} fail")
+        # Checks read the disks between events, when no process runs.
+        state.disk.fails_now = lambda: bool(scheduler.current) and random.random() < share
+
+        def end() -> None:
+            self._note(f"the disk of node {node.node_id} is repaired")
+            state.disk.fails_now = None
+            if not node.is_running:
+                self._restart_later(node)
+
+        self._schedule_after(CUT_S, end)
+        return True
+
+    def _damage(self) -> bool:
+        node = self._running_node()
+        if node is None or not self._may_lose_unsynced():
+            return False
+        node.kill()
+        self._note(f"one bit changes on node {node.node_id} in each of {damage(node, self._random)}")
+        self._restart_later(node)
+        return True
+
     def _failed_fsync(self) -> bool:
         node = self._running_node()
         if node is None or not self._may_lose_unsynced():
@@ -261,6 +304,17 @@ class Faults:
         state, step_ms = node.machine.state, self._random.choice((-3_600_000, -5_000, 300, 60_000))
         self._note(f"the wall clock of node {node.node_id} jumps by {step_ms} ms")
         state.wall_ahead_ms = max(-CLOCK_BEHIND_MS_MAX, state.wall_ahead_ms + step_ms)
+        return True
+
+    def _drift(self) -> bool:
+        node, rate_ppm = (
+            self._random.choice(list(self._cluster.nodes.values())),
+            self._random.choice(DRIFTS_PPM),
+        )
+        state = node.machine.state
+        self._note(f"the clocks of node {node.node_id} are faster by {rate_ppm} ppm")
+        state.let_clocks_drift(rate_ppm)
+        self._schedule_after(CUT_S, lambda: state.let_clocks_drift(0))
         return True
 
     def _kill_at_write(self) -> bool:

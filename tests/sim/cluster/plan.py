@@ -33,6 +33,10 @@ class FaultRates:
     power_at_write: float = 0.0
     store: float = 0.0
     store_kill: float = 0.0
+    io_errors: float = 0.0
+    damage: float = 0.0
+    duplicate: float = 0.0
+    drift: float = 0.0
 
     def enabled(self) -> list[str]:
         """Return the names of the kinds that happen."""
@@ -103,6 +107,25 @@ def with_crashes_at_writes(faults: FaultRates, random: Random, *, syncs_every_ap
     return replace(faults, kill_at_write=kill, power_at_write=power)
 
 
+def with_other_faults(faults: FaultRates, random: Random, *, syncs_every_append: bool) -> FaultRates:
+    """Return rates with failing and damaged disks, duplicate connections and drifting clocks.
+
+    A node with a failing disk ends uncleanly; one with a damaged disk loses what was not synced.
+    """
+
+    def sometimes(low: float, high: float) -> float:
+        return round(random.uniform(low, high), 1) if random.random() < 0.15 else 0.0
+
+    io_errors, damage = sometimes(3, 20), sometimes(2, 15)
+    if syncs_every_append or faults.kill or faults.full_disk or faults.store_kill or faults.kill_at_write:
+        damage = 0.0
+    elif faults.power or faults.failed_fsync or faults.power_at_write or damage:
+        io_errors = 0.0
+    return replace(
+        faults, io_errors=io_errors, damage=damage, duplicate=sometimes(0.2, 5), drift=sometimes(2, 15)
+    )
+
+
 def plan_of(seed: int) -> Plan:
     """Return the plan of `seed`."""
     random = Random(seed * 2 + 1)
@@ -144,6 +167,9 @@ def plan_of(seed: int) -> Plan:
     if "tiering" in workloads:
         faults = with_store_faults(faults, more, syncs_every_append=syncs_every_append)
     faults = with_crashes_at_writes(faults, Random(seed * 2 + 5), syncs_every_append=syncs_every_append)
+    faults = with_other_faults(
+        faults, Random(f"other faults of {seed}"), syncs_every_append=syncs_every_append
+    )
     return Plan(
         nodes=random.choice((3, 3, 3, 3, 4, 5)),
         safety_s=random.choice((5.0, 10.0, 20.0)),

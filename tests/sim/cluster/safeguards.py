@@ -12,21 +12,26 @@ from enum import Enum
 from typing import Any, Final
 
 from tests.sim.ablation import Ablation, replace_rules
-from tests.sim.cluster.plan import FaultRates, Plan
+from tests.sim.cluster.plan import NO_FAULTS, FaultRates, Plan
 from tests.sim.cluster.workloads.settings import SETTINGS
 from tests.sim.cluster.workloads.tier_invariants import FINISHED
 from tidelog.broker.controller.handlers import allocate_producer_ids
+from tidelog.broker.coordinators.shared.outcome import Writes
+from tidelog.broker.coordinators.shared.shard import Shard
 from tidelog.broker.coordinators.transactions.timeouts import TransactionTimeouts
 from tidelog.broker.partitions.delayed_produce import PartitionAppend
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.raft import state_file
 from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.cluster.controller import update_features
 from tidelog.cluster.controller.producer_ids import BLOCK_SIZE, ProducerIdBlock
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.rules import QuorumRules
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, Offset
 from tidelog.remote.copying import task as copy_task
 from tidelog.remote.copying.plan import segments_to_copy
@@ -45,6 +50,7 @@ from tidelog.storage.log.remote_border import RemoteBorder
 from tidelog.storage.log.tiered_retention import RemoteBounds
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.recovery import log_loader, recovery
+from tidelog.storage.segment import batch_scan
 
 
 class Safeguard(Enum):
@@ -69,6 +75,10 @@ class Safeguard(Enum):
     LOCAL_SEGMENTS_KEPT_UNTIL_COPIED = "KIP-405: only segments in remote storage are deleted locally"
     COPIES_BELOW_LAST_STABLE_OFFSET = "KIP-405: no record is copied that may still be truncated or aborted"
     OBJECTS_BEFORE_FINISHED = "KIP-405: a copy is finished only after the store has confirmed its objects"
+    DIVERGENCE_TRUNCATED = "KIP-279: a follower truncates what differs from the log of a new leader"
+    CHECKSUMS_VERIFIED = "a start verifies the checksums of all batches that may not have been flushed"
+    COORDINATORS_WAIT = "a coordinator acknowledges a command when all in-sync replicas have its records"
+    RECORDS_KEPT_BY_DOWNGRADES = "KIP-778: metadata.version is lowered only if no record format changes"
     UNFINISHED_COPIES_DELETED = "KIP-405: the leader deletes copies and deletions that have not ended"
 
 
@@ -78,6 +88,8 @@ class Removal:
 
     ablations: tuple[Ablation, ...]
     plan: Plan
+    first_seed: int = 0
+    """Only saves time: a search from seed 0 also finds the violation."""
 
 
 def ablate(safeguard: Safeguard) -> AbstractContextManager[None]:
@@ -139,6 +151,18 @@ def _reason_of_finished_segments(segment: RemoteLogSegmentMetadata, *arguments: 
     return _reason(segment, *arguments) if segment.state is FINISHED else None
 
 
+_append_and_replay = Shard._append_and_replay
+
+
+def _complete_before_commit(
+    shard: Shard[Any], append: Any, replay: Any, count: int, writes: Writes[Any], on_completed: Any
+) -> ErrorCode:
+    error = _append_and_replay(shard, append, replay, count, writes, None)
+    if error is ErrorCode.NONE and on_completed is not None:
+        on_completed(error)
+    return error
+
+
 async def _do_not_flush(fetcher: ReplicaFetcher, actions: list[object]) -> None:
     pass
 
@@ -155,6 +179,7 @@ _RESETS: Final = _plan(FaultRates(reset=0.1))
 _CUTS: Final = _plan(FaultRates(cut=2.0, one_way_cut=4.0))
 _POWER: Final = _plan(FaultRates(power=1.0, cut=4.0), syncs_every_append=True)
 _FAILED_FSYNCS: Final = _plan(FaultRates(failed_fsync=1.0), syncs_every_append=True)
+_DAMAGE: Final = _plan(FaultRates(damage=1.0))
 _KILLS_AND_RESETS: Final = _plan(FaultRates(kill=1.5, reset=0.1))
 _STORE_FAULTS: Final = replace(
     _plan(FaultRates(store=2.0, kill=5.0)),
@@ -249,6 +274,24 @@ REMOVALS: Final[dict[Safeguard, Removal]] = {
     ),
     Safeguard.OBJECTS_BEFORE_FINISHED: Removal(
         (Ablation(SegmentCopy, "store", _ignore_failed_store),), _STORE_FAULTS
+    ),
+    Safeguard.DIVERGENCE_TRUNCATED: Removal(
+        (
+            Ablation(FollowerFetcher, "_find_divergence", _always([])),
+            Ablation(FollowerFetcher, "_compares_epochs", property(_always(False))),
+        ),
+        _CUTS,
+        first_seed=2,
+    ),
+    Safeguard.CHECKSUMS_VERIFIED: Removal(
+        (Ablation(batch_scan, "crc_is_valid", _always(True)),), _DAMAGE, first_seed=1
+    ),
+    Safeguard.COORDINATORS_WAIT: Removal(
+        (Ablation(Shard, "_append_and_replay", _complete_before_commit),), _TRANSACTIONS, first_seed=3
+    ),
+    Safeguard.RECORDS_KEPT_BY_DOWNGRADES: Removal(
+        (Ablation(update_features, "_check_metadata_version", _always(None)),),
+        replace(_plan(NO_FAULTS), workloads=("features",), pause_of_producers_s=0.5, safety_s=40.0),
     ),
     Safeguard.UNFINISHED_COPIES_DELETED: Removal(
         (Ablation(expiry_plan, "_reason_besides_retention", _reason_of_finished_segments),), _STORE_KILLS

@@ -3,7 +3,8 @@
 Changes of names (create, rename, unlink) are durable only after `fsync_dir`. Only fsync orders changes: after
 a crash any subset of the unsynced writes may have survived, and the last one may be partial. The unsynced
 changes of names in one directory survive in their order (`CrashTree`).
-Other faults are a full disk, an fsync that fails and drops its pages, and flipped bits.
+Other faults are a full disk, reads and changes that fail, an fsync that fails and drops its pages, and
+flipped bits.
 `tests.support.disks.crash_points` crashes a workload at every operation.
 """
 
@@ -38,7 +39,7 @@ class CrashFile(File):
         return len(self._inode.current)
 
     def pread(self, length: int, position: int) -> bytes:
-        self._disk.require_power()
+        self._disk.begin_operation(self.path)
         return bytes(self._inode.current[position : position + length])
 
     def append(self, data: Buffer) -> None:
@@ -64,7 +65,7 @@ class CrashFile(File):
 
     def fsync(self) -> None:
         with self._disk.barrier(f"fsync {self.path}"):
-            if self._disk.takes_sync_fault(self.path):
+            if self._disk.sync_faults.take(self.path):
                 self._inode.pending.clear()
                 raise StorageFailure(self.path, "fsync", "Input/output error")
             self._inode.sync()
@@ -74,6 +75,21 @@ class CrashFile(File):
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation(f"{self.path} is in memory and has no descriptor")
+
+
+class SyncFaults:
+    """The fsyncs that will fail, each once: those of a path with one of `path_parts`."""
+
+    def __init__(self) -> None:
+        self.path_parts: list[str] = []
+
+    def take(self, path: str) -> bool:
+        """Return whether this fsync fails."""
+        for part in self.path_parts:
+            if part in path:
+                self.path_parts.remove(part)
+                return True
+        return False
 
 
 class _Step:
@@ -100,9 +116,11 @@ class CrashFileSystem(FileSystem):
         self.operations: list[str] = []
         self.on_operation: Callable[[str], None] | None = None
         """Called before each change with its text; may set `crash_at`, or raise SimulatedCrash."""
+        self.fails_now: Callable[[], bool] | None = None
+        """Called before each read and each change: whether it fails with EIO, without an effect."""
         self.has_power = True
         """Whether the crash has not happened yet."""
-        self._sync_faults: list[str] = []
+        self.sync_faults = SyncFaults()
         self._tree = CrashTree()
 
     # -- controlled by the test
@@ -119,23 +137,32 @@ class CrashFileSystem(FileSystem):
 
     def fail_next_fsync(self, path_part: str) -> None:
         """Let the next fsync of a path with `path_part` fail and lose the unsynced pages, as in Linux."""
-        self._sync_faults.append(path_part)
+        self.sync_faults.path_parts.append(path_part)
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Flip one bit of a file on the disk and in the cache; bit 0 is the lowest bit of byte 0."""
         self._inode(path).flip_bit(bit)
 
+    def first_unsynced(self, path: str) -> int | None:
+        """Return the lowest position of a file that was written and not synced; None if there is none."""
+        changes = self._tree.inode(path).pending
+        return min((each.position for each in changes if isinstance(each, FileWrite)), default=None)
+
     def crash(self, survival: Survival | int) -> CrashFileSystem:
         """Return the disk after a crash; this disk is unchanged and can crash in other ways."""
-        disk = CrashFileSystem(free_bytes=self.free_bytes)
-        disk._tree = self._tree.after_crash(survival)
-        return disk
+        return self._successor(self._tree.after_crash(survival))
 
     def reopened(self) -> CrashFileSystem:
         """Return the same disk for the next process; each use of this object raises SimulatedCrash."""
-        disk = CrashFileSystem(free_bytes=self.free_bytes)
-        disk._tree, disk._sync_faults = self._tree, self._sync_faults
+        disk = self._successor(self._tree)
+        disk.sync_faults = self.sync_faults
         self.has_power = False
+        return disk
+
+    def _successor(self, tree: CrashTree) -> CrashFileSystem:
+        disk = CrashFileSystem(free_bytes=self.free_bytes)
+        disk.fails_now = self.fails_now
+        disk._tree = tree
         return disk
 
     def image_digest(self) -> bytes:
@@ -144,22 +171,35 @@ class CrashFileSystem(FileSystem):
 
     # -- used by files
 
-    def require_power(self) -> None:
+    def _require_power(self) -> None:
         """Raise SimulatedCrash after the power failed."""
         if not self.has_power:
             raise SimulatedCrash(self.operations[-1])
 
+    def begin_operation(self, target: str) -> None:
+        """Raise SimulatedCrash after the power failed, and OSError if the disk fails now."""
+        self._require_power()
+        if self.fails_now is not None and self.fails_now():
+            raise OSError(errno.EIO, "Input/output error", target)
+
     def operation(self, text: str) -> _Step:
-        """Count a change that may survive; the crash follows it."""
-        self.require_power()
+        """Count a change that may survive; the crash follows it. Errors: OSError if it fails."""
+        self.begin_operation(text)
+        return self._step(text)
+
+    def _step(self, text: str) -> _Step:
         self.operations.append(text)
         if self.on_operation is not None:
             self.on_operation(text)
         return _Step(self, len(self.operations))
 
     def barrier(self, text: str) -> _Step:
-        """Count a sync; the crash precedes its effect."""
-        step = self.operation(text)
+        """Count a sync; the crash precedes its effect. Errors: StorageFailure if it fails."""
+        try:
+            self.begin_operation(text)
+        except OSError as error:
+            raise StorageFailure(text, "fsync", "Input/output error") from error
+        step = self._step(text)
         self.crash_if_due()
         return step
 
@@ -168,14 +208,6 @@ class CrashFileSystem(FileSystem):
         if self.has_power and len(self.operations) == self.crash_at:
             self.has_power = False
             raise SimulatedCrash(self.operations[-1])
-
-    def takes_sync_fault(self, path: str) -> bool:
-        """Return whether this fsync fails; a fault is used once."""
-        for part in self._sync_faults:
-            if part in path:
-                self._sync_faults.remove(part)
-                return True
-        return False
 
     def take_room(self, wanted: int) -> int:
         """Return how many of the bytes fit on the disk."""
@@ -214,17 +246,18 @@ class CrashFileSystem(FileSystem):
         self._open_file(path, create=True)
 
     def exists(self, path: str) -> bool:
-        self.require_power()
+        self._require_power()
         return self._tree.find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        self.require_power()
+        self._require_power()
         return isinstance(self._tree.find(path), Directory)
 
     def size(self, path: str) -> int:
         return len(self._inode(path).current)
 
     def read(self, path: str) -> bytes:
+        self.begin_operation(path)
         return bytes(self._inode(path).current)
 
     def rename(self, old: str, new: str) -> None:
@@ -247,6 +280,7 @@ class CrashFileSystem(FileSystem):
             self._tree.change_names((directory, name, None))
 
     def listdir(self, path: str) -> list[str]:
+        self.begin_operation(path)
         return sorted(self._directory(path).current)
 
     def makedirs(self, path: str) -> None:
@@ -271,7 +305,7 @@ class CrashFileSystem(FileSystem):
     def fsync_dir(self, path: str) -> None:
         directory = self._directory(path)
         with self.barrier(f"fsync_dir {path}"):
-            if self.takes_sync_fault(path):
+            if self.sync_faults.take(path):
                 raise StorageFailure(path, "fsync", "Input/output error")
             self._tree.sync_names(directory)
 
@@ -282,15 +316,15 @@ class CrashFileSystem(FileSystem):
         return CrashFileLock()
 
     def _inode(self, path: str) -> Inode:
-        self.require_power()
+        self._require_power()
         return self._tree.inode(path)
 
     def _directory(self, path: str) -> Directory:
-        self.require_power()
+        self._require_power()
         return self._tree.directory(path)
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        self.require_power()
+        self._require_power()
         return self._tree.parent(path)
 
 

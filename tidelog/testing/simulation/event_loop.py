@@ -98,12 +98,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # ---- time
 
     def read_ns(self) -> int:
-        """Return the virtual time, with what the current iteration has taken; reading it takes time."""
+        """Return the time of this machine, with that of the current iteration; reading it takes time."""
         self._spent_ns += _CLOCK_READING_NS
-        return self._scheduler.now_ns + self._spent_ns
+        now_ns, drift = self._scheduler.now_ns + self._spent_ns, self._process.machine.drift
+        return now_ns if drift is None else drift.local_ns(now_ns)
 
     def time(self) -> float:
-        """Return the virtual time in seconds."""
+        """Return the time of this machine in seconds."""
         return self.read_ns() / _NS_PER_S
 
     # ---- callbacks
@@ -151,7 +152,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Call at a time of this loop."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         if self._process.is_running:
-            self._scheduler.at(int(when * _NS_PER_S) + 1, partial(self._on_timer, timer))
+            due_ns, drift = int(when * _NS_PER_S) + 1, self._process.machine.drift
+            if drift is not None:
+                due_ns = drift.virtual_ns(due_ns) + 1
+            self._scheduler.at(due_ns, partial(self._on_timer, timer))
         return timer
 
     def _on_timer(self, timer: asyncio.TimerHandle) -> None:

@@ -20,6 +20,7 @@ USUAL_DELAY_NS: Final = (50_000, 600_000)
 LATE_DELAY_NS: Final = (1 * MS, 25 * MS)
 _LATE_SHARE: Final = 0.01
 _RETRANSMISSION_NS: Final = (1 * MS, 400 * MS)
+_UNUSED_NS: Final = (1 * MS, 10_000 * MS)
 
 
 class Listening(Protocol):
@@ -45,6 +46,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._next_port = FIRST_FREE_PORT
         self._next_endpoint = 0
+        self._duplicates_left = 0
 
     # ---- names
 
@@ -115,6 +117,10 @@ class Network:
         if numbers:
             self.endpoints[numbers[self.scheduler.rng.randrange(len(numbers))]].break_connection()
 
+    def duplicate_connections(self, count: int) -> None:
+        """Let the next `count` connections arrive twice: the second one is never used, and is reset later."""
+        self._duplicates_left = count
+
     # ---- packets
 
     def transmit(self, flow: Flow, deliver: Callable[[], None]) -> None:
@@ -170,6 +176,13 @@ class Network:
             )
             listener.enqueue(far)
             self.transmit(far.flow, lambda: complete(near))
+            if self._duplicates_left:
+                self._duplicates_left -= 1
+                second, accepted = connected_pair(
+                    self, process, listener.process, (source, self.free_port()), (target, port)
+                )
+                listener.enqueue(accepted)
+                self.scheduler.after(self.scheduler.between(*_UNUSED_NS), second.reset)
 
         self.transmit(flow, arrive)
         return await future

@@ -8,6 +8,32 @@ from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 from tidelog.testing.simulation.scheduler import Scheduler
 
 
+class Drift:
+    """The clocks of a machine that run, or have run, faster or slower than the virtual time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._since_ns = 0
+        self._ahead_ns = 0
+        """By how much the clocks were ahead at `since_ns`."""
+        self._rate_ppm = 0
+
+    def use_rate(self, rate_ppm: int) -> None:
+        """Run faster by `rate_ppm` millionths from now on; slower if it is negative."""
+        now_ns = self._scheduler.now_ns
+        self._ahead_ns = self.local_ns(now_ns) - now_ns
+        self._since_ns, self._rate_ppm = now_ns, rate_ppm
+
+    def local_ns(self, virtual_ns: int) -> int:
+        """Return what the clocks show at a virtual time, which has not passed."""
+        return virtual_ns + self._ahead_ns + (virtual_ns - self._since_ns) * self._rate_ppm // 1_000_000
+
+    def virtual_ns(self, local_ns: int) -> int:
+        """Return the virtual time at which the clocks show `local_ns`."""
+        elapsed_ns = local_ns - self._ahead_ns - self._since_ns
+        return self._since_ns + elapsed_ns * 1_000_000 // (1_000_000 + self._rate_ppm)
+
+
 class MachineState:
     """The address, power, disk and wall clock of one machine."""
 
@@ -19,8 +45,16 @@ class MachineState:
         self.disk = CrashFileSystem()
         self.disk_delay_ns_max = 0
         self.wall_ahead_ms = 0
-        """By how much the wall clock is ahead of the virtual time."""
+        """By how much the wall clock is ahead of the virtual time, besides the drift."""
+        self.drift: Drift | None = None
+        """None until the clocks drift for the first time."""
         self._at_power_on: list[Callable[[], None]] = []
+
+    def let_clocks_drift(self, rate_ppm: int) -> None:
+        """Run all clocks and timers faster by `rate_ppm` millionths from now on; 0 ends the drift."""
+        if self.drift is None:
+            self.drift = Drift(self.scheduler)
+        self.drift.use_rate(rate_ppm)
 
     def disk_delay_ns(self) -> int:
         """Return how long the disk delays a function of another thread."""

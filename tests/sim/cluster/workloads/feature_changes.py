@@ -1,6 +1,7 @@
-"""Rolling upgrades: the feature levels of a cluster begin low, and rise while clients work.
+"""Upgrades and downgrades: the feature levels of a cluster begin low, and change while clients work.
 
-A level never decreases, and at the end all nodes have the newest levels.
+A level decreases only if a client has requested it, and metadata.version only between levels with the same
+records. At the end all nodes have the newest levels.
 """
 
 from __future__ import annotations
@@ -11,25 +12,32 @@ from tests.sim.cluster.plan import Plan
 from tests.sim.cluster.replication import running_brokers
 from tests.sim.cluster.violation import Violation
 from tests.sim.cluster.waiting import wait_until
+from tests.sim.cluster.workloads.settings import LOWEST_METADATA_VERSION
 from tests.sim.cluster.workloads.workload import AdminClient, Client, until_done
 from tidelog.clients.admin.admin import Admin
-from tidelog.cluster.features import BOOTSTRAP_LEVELS
+from tidelog.clients.admin.features import UpgradeType
+from tidelog.cluster.features import BOOTSTRAP_LEVELS, METADATA_VERSION
 from tidelog.testing.simulation.scheduler import MS
 from tidelog.testing.simulation.simulation import Simulation
 
 PAUSE_S = 4.0
+DOWNGRADE_SHARE = 0.3
 CHECK_EVERY_NS = 100 * MS
+LEVELS_WITH_CHANGED_RECORDS = (23, 30)
+"""Of metadata.version, above LOWEST_METADATA_VERSION. Source: MetadataVersion of Apache Kafka 4.3."""
 
 
 class FeatureChanges:
-    """Raises one level at a time."""
+    """Raises or lowers one level at a time."""
 
     def __init__(self, simulation: Simulation, plan: Plan) -> None:
         self._simulation = simulation
         self._cluster = simulation.cluster
         self._plan = plan
         self._process = simulation.cluster.client("upgrader")
-        self._highest: dict[str, int] = {}
+        self._levels: dict[str, int] = {}
+        self._lowest_requested: dict[str, int] = {}
+        """The lowest level that a downgrade has requested."""
         self._newest_offset = -1
         self.clients: list[Client] = []
 
@@ -51,8 +59,16 @@ class FeatureChanges:
         levels = (await admin.describe_features()).finalized
         name = rng.choice(sorted(BOOTSTRAP_LEVELS))
         level = levels.get(name, 0)
-        if level < BOOTSTRAP_LEVELS[name]:
+        lowest = LOWEST_METADATA_VERSION if name == METADATA_VERSION else 0
+        if level > lowest and rng.random() < DOWNGRADE_SHARE:
+            await self._lower(admin, name, rng.randint(lowest, level - 1))
+        elif level < BOOTSTRAP_LEVELS[name]:
             await admin.update_features({name: rng.randint(level + 1, BOOTSTRAP_LEVELS[name])})
+
+    async def _lower(self, admin: Admin, name: str, level: int) -> None:
+        self._lowest_requested[name] = min(level, self._lowest_requested.get(name, level))
+        await admin.update_features({name: level}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
+        self._simulation.trace.note("upgrader", f"the level of {name} is lowered to {level}")
 
     async def _raise_all(self) -> None:
         async with Admin(self._cluster.bootstrap_servers, environment=self._process.environment) as admin:
@@ -68,16 +84,25 @@ class FeatureChanges:
             await until_done(raise_levels)
 
     def _check_levels(self) -> None:
-        """Require that no level of the newest metadata decreases. Errors: Violation."""
+        """Require that levels decrease only as requested, again and again. Errors: Violation."""
         if any(True for _ in running_brokers(self._cluster)):
             image = self._cluster.image
             if image.offset >= self._newest_offset:
                 self._newest_offset = image.offset
-                for name, level in image.features.items():
-                    if level < self._highest.get(name, 0):
-                        raise Violation(f"{name} decreased from {self._highest[name]} to {level}")
-                    self._highest[name] = level
+                for name, earlier in self._levels.items():
+                    self._check_level(name, earlier, image.features.get(name, 0))
+                self._levels = dict(image.features)
         self._simulation.scheduler.after(CHECK_EVERY_NS, self._check_levels)
+
+    def _check_level(self, name: str, earlier: int, level: int) -> None:
+        if level >= earlier:
+            return
+        is_requested = level >= self._lowest_requested.get(name, earlier)
+        loses_records = name == METADATA_VERSION and any(
+            level < changed <= earlier for changed in LEVELS_WITH_CHANGED_RECORDS
+        )
+        if not is_requested or loses_records:
+            raise Violation(f"{name} decreased from {earlier} to {level}")
 
     def _difference(self) -> str:
         """Return the first node with other levels; empty if there is none."""

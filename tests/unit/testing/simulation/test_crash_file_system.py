@@ -207,3 +207,26 @@ def test_every_operation_is_a_crash_point() -> None:
     assert [is_kept(point) for point in points[::2]] == [False, False, False, False, True]
     assert [is_kept(point) for point in points[1::2]] == [False, True, True, True, True]
     assert [bool(point.progress) for point in points[::2]] == [False, False, False, False, True]
+
+
+def test_operations_of_a_failing_disk_raise_eio_and_change_nothing(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"1")
+    file = disk.open("/log/a", create=False)
+    file.append(b"2")
+    disk.fails_now = lambda: True
+    for operation in (lambda: file.append(b"3"), lambda: file.pread(1, 0), lambda: disk.read("/log/a")):
+        with pytest.raises(OSError) as failure:
+            operation()
+        assert failure.value.errno == errno.EIO
+    with pytest.raises(StorageFailure, match="Input/output error"):
+        file.fsync()
+    assert disk.reopened().fails_now is disk.fails_now
+    disk.fails_now = None
+
+
+def test_the_first_unsynced_byte_is_that_of_the_lowest_write(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"123")
+    assert disk.first_unsynced("/log/a") is None
+    disk.open("/log/a", create=False).append(b"45")
+    disk.open("/log/a", create=False).append(b"6")
+    assert disk.first_unsynced("/log/a") == 3

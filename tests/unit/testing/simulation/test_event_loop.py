@@ -168,3 +168,26 @@ def test_sets_of_tasks_have_the_same_order_in_each_run() -> None:
     junk = [bytearray(100) for _ in range(1_000)]
     assert order_of_tasks() == order_of_tasks()
     del junk
+
+
+@pytest.mark.parametrize("rate_ppm", [-100_000, 100_000])
+def test_timers_of_a_machine_whose_clocks_drift_are_early_or_late(rate_ppm: int) -> None:
+    process = process_of()
+    scheduler, machine = process.state.machine.scheduler, process.state.machine
+
+    async def sleep(duration_s: float) -> tuple[float, float, float]:
+        start_s, start_ns, wall_ms = process.loop.time(), scheduler.now_ns, process.clock.wall_ms()
+        await asyncio.sleep(duration_s)
+        elapsed_s = process.loop.time() - start_s
+        return elapsed_s, (scheduler.now_ns - start_ns) / SECOND, (process.clock.wall_ms() - wall_ms) / 1000
+
+    machine.let_clocks_drift(rate_ppm)
+    local_s, virtual_s, wall_s = run(process, sleep(100))
+    assert local_s == pytest.approx(100, abs=0.01)
+    assert wall_s == pytest.approx(100, abs=0.01)
+    assert virtual_s == pytest.approx(100 / (1 + rate_ppm / 1_000_000), abs=0.01)
+    before = process.loop.time()
+    machine.let_clocks_drift(0)
+    assert process.loop.time() == pytest.approx(before, abs=0.01)
+    local_s, virtual_s, _ = run(process, sleep(100))
+    assert local_s == pytest.approx(virtual_s, abs=0.01)

@@ -28,6 +28,7 @@ class Pair:
         self.far = Machine(self.network, "far", FAR)
         self.client: Process = self.near.start_process()
         self.received_by_server = bytearray()
+        self.accepted_count = 0
         self.listen()
 
     def listen(self) -> None:
@@ -38,6 +39,7 @@ class Pair:
 
         def accept() -> None:
             accepted, _ = listening.accept()
+            self.accepted_count += 1
             process.start(process.loop.connect_accepted_socket(lambda: Echo(self), accepted))
 
         process.loop.add_reader(listening.fileno(), accept)
@@ -188,3 +190,15 @@ def test_a_writer_is_paused_while_the_peer_does_not_read() -> None:
         return await paused
 
     assert pair.run(fill())
+
+
+def test_a_connection_that_arrives_twice_is_accepted_twice_and_used_once() -> None:
+    pair = Pair()
+    pair.network.duplicate_connections(1)
+    assert pair.run(echo(b"tide")) == b"tide"
+    assert pair.received_by_server == b"tide"
+    assert pair.accepted_count == 2
+    assert pair.run(echo(b"ebb")) == b"ebb"
+    assert pair.accepted_count == 3
+    pair.scheduler.run_until(lambda: False, 60 * SECOND, EVENTS_MAX)
+    assert not pair.network.endpoints
