@@ -2,7 +2,8 @@
 
 On a terminal, rich draws the tables within its width: names and headings are folded, numbers are not. A table
 that is too wide even then is printed as a list of values for each row. In a pipe, tables are plain columns
-without colours, and never folded.
+without colours, and never folded. There, a table is printed as lists if its usual values need more than 80
+columns, whatever its rows contain.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -29,13 +30,19 @@ _NAME_WIDTH_MIN: Final = 12
 _NUMBER: Final = re.compile(r"-*[0-9,.e+]*[0-9]( [KMGTP]?i?B)?")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings; None is printed as '-'. Columns of numbers are right-aligned."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, is_wide: bool = False) -> None:
+    """Print rows under headings; None is printed as '-'. Columns of numbers are right-aligned.
+
+    In a pipe, a table that `is_wide` is printed as a list of values for each row.
+    """
     written = [[_cell(value) for value in row] for row in rows]
     numeric = [bool(written) and all(_is_number(row[i]) for row in written) for i in range(len(columns))]
     headings = [column.upper() for column in columns]
     if _is_terminal():
         _draw(headings, written, numeric)
+        return
+    if is_wide:
+        print_lines(_list_lines(headings, written))
         return
     widths = [max(len(line[i]) for line in [headings, *written]) for i in range(len(columns))]
     for line in [headings, *written]:
@@ -81,12 +88,18 @@ def _draw_lists(headings: list[str], rows: list[list[str]], console: Console) ->
     """Print the values of each row below each other."""
     from rich.text import Text
 
+    for line in _list_lines(headings, rows):
+        console.print(Text(line), overflow="fold")
+
+
+def _list_lines(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yield one line for each value, and an empty line between two rows."""
     heading_width = max(map(len, headings), default=0)
     for number, row in enumerate(rows):
         if number:
-            console.print()
+            yield ""
         for heading, cell in zip(headings, row, strict=True):
-            console.print(Text(f"{heading.ljust(heading_width)}  {cell}"), overflow="fold")
+            yield f"{heading.ljust(heading_width)}  {cell}"
 
 
 def print_lines(texts: Iterable[str]) -> None:

@@ -104,7 +104,7 @@ def _print_replication(quorum: QuorumInfo) -> None:
         rows.append(_row(replica, "leader" if replica is leader else "follower", end_offset))
     rows += [_row(replica, "observer", end_offset) for replica in quorum.observers]
     columns = ("node", "directory id", "log end offset", "lag", "last fetch", "last caught up", "status")
-    print_table(columns, rows)
+    print_table(columns, rows, is_wide=True)
 
 
 def _row(replica: QuorumReplica, status: str, end_offset: int) -> tuple[object, ...]:

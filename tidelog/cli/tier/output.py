@@ -159,7 +159,7 @@ def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> Non
         for view in views
         for segment in view.segments
     ]
-    print_table(SEGMENT_COLUMNS, rows)
+    print_table(SEGMENT_COLUMNS, rows, is_wide=True)
 
 
 # --- explain ------------------------------------------------------------------------------
