@@ -21,9 +21,9 @@ from tidelog.remote.objects.stores.port import (
 )
 from tidelog.remote.objects.stores.s3_calls import TEMPORARY_CODES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_client import s3_client
+from tidelog.remote.objects.stores.s3_object_requests import ObjectRequests
 from tidelog.remote.objects.stores.s3_read import Place, S3Reads
 from tidelog.remote.objects.stores.s3_settings import S3Settings
-from tidelog.remote.objects.stores.s3_signed_gets import SignedGets
 from tidelog.remote.objects.stores.s3_upload import S3Uploads
 from tidelog.remote.objects.stores.streams import ExactStream, Parts, put_errors
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -48,9 +48,11 @@ class S3Store:
         self._bucket = settings.bucket
         self._client = s3_client(settings, ports.on_request)
         self._calls = S3Calls(settings, ports)
-        self._uploads = S3Uploads(self.name, self._client, self._calls, settings, ports.randomness)
-        gets = SignedGets(self._client, settings.bucket, ports.on_request)
-        self._reads = S3Reads(gets, self._calls)
+        self._requests = ObjectRequests(self._client, settings.bucket, ports.on_request)
+        self._uploads = S3Uploads(
+            self.name, self._client, self._requests, self._calls, settings, ports.randomness
+        )
+        self._reads = S3Reads(self._requests, self._calls)
 
     @classmethod
     def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> S3Store:
@@ -122,7 +124,7 @@ class S3Store:
         check_key(self.name, key)
 
         def request(_: object) -> int:
-            length = self._client.head_object(Bucket=self._bucket, Key=key).get("ContentLength")
+            length = self._requests.head(key).length
             if length is None:
                 raise AttemptFailed("the response has no content length")
             return length

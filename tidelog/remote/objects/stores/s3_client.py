@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
@@ -26,7 +26,6 @@ from tidelog.remote.objects.stores.s3_settings import S3Settings
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_SMALL_BODY_BYTES_MAX: Final = 1024 * 1024
 _PREFIX = "rsm.config.storage."
 _ACCESS_KEY, _SECRET_KEY, _TOKEN = "aws.access.key.id", "aws.secret.access.key", "aws.session.token"
 
@@ -55,17 +54,9 @@ def s3_client(settings: S3Settings, on_request: Callable[[RequestKind], None] | 
     if settings.legacy_md5:
         for operation in ("DeleteObjects", "PutObject", "UploadPart"):
             client.meta.events.register(f"before-sign.s3.{operation}", _send_md5)
-    client.meta.events.register_last("before-call.s3.PutObject", _send_small_bodies_at_once)
     if on_request is not None:
         client.meta.events.register("request-created.s3", _reporting(on_request))
     return client
-
-
-def _send_small_bodies_at_once(params: Any, **_: object) -> None:
-    """Remove the Expect header of small bodies: waiting for the server's consent costs a round trip."""
-    body = params.get("body")
-    if isinstance(body, bytes) and len(body) <= _SMALL_BODY_BYTES_MAX:
-        params["headers"].pop("Expect", None)
 
 
 def _reporting(on_request: Callable[[RequestKind], None]) -> Callable[..., None]:

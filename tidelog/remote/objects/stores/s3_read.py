@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.remote.objects.stores.port import InvalidRange, failure, missing, one_line
 from tidelog.remote.objects.stores.s3_calls import FAILURES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_deadlines import Watch
-from tidelog.remote.objects.stores.s3_signed_gets import ObjectResponse, SignedGets
+from tidelog.remote.objects.stores.s3_object_requests import ObjectRequests, ObjectResponse
 from tidelog.remote.objects.stores.streams import PIECE_BYTES_MAX, ExactStream
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
@@ -42,8 +42,8 @@ class _Opened(NamedTuple):
 class S3Reads:
     """Opens ranges of objects. Thread-safe."""
 
-    def __init__(self, gets: SignedGets, calls: S3Calls) -> None:
-        self._gets = gets
+    def __init__(self, requests: ObjectRequests, calls: S3Calls) -> None:
+        self._requests = requests
         self.calls = calls
 
     def open(self, place: Place, start: int | None, end: int | None) -> S3Stream:
@@ -71,7 +71,7 @@ class S3Reads:
     def _request(self, watch: Watch, place: Place, start: int | None, end: int | None) -> _Opened:
         is_range = bool(start) or end is not None
         requested = f"bytes={start or 0}-{'' if end is None else end}" if is_range else ""
-        response = self._gets.get(place.key, requested)
+        response = self._requests.get(place.key, requested)
         try:
             if response.length is None:
                 raise AttemptFailed("the response has no content length")
@@ -85,7 +85,8 @@ class S3Reads:
 
 def _check_range_of_response(response: ObjectResponse, start: int, end: int | None) -> None:
     """Raise AttemptFailed unless the response is the requested range with its content length."""
-    content_range = _CONTENT_RANGE.fullmatch(response.content_range)
+    range_text = response.headers.get("content-range", "")
+    content_range = _CONTENT_RANGE.fullmatch(range_text)
     if response.status != 206 or content_range is None:
         raise AttemptFailed(f"a range was requested, but the response is not one (HTTP {response.status})")
     first, last, total = int(content_range[1]), int(content_range[2]), content_range[3]
@@ -94,9 +95,7 @@ def _check_range_of_response(response: ObjectResponse, start: int, end: int | No
     )
     if first != start or not complete or last - first + 1 != response.length:
         requested = f"{start}-{'' if end is None else end}"
-        raise AttemptFailed(
-            f"bytes {requested} were requested, but the response has {response.content_range}"
-        )
+        raise AttemptFailed(f"bytes {requested} were requested, but the response has {range_text}")
 
 
 class S3Stream(ExactStream):

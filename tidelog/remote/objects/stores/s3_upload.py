@@ -30,6 +30,7 @@ from crc32c import crc32c
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.remote.objects.stores.port import failure
 from tidelog.remote.objects.stores.s3_calls import AttemptFailed, CallFailed, S3Calls
+from tidelog.remote.objects.stores.s3_object_requests import ObjectRequests
 from tidelog.remote.objects.stores.s3_settings import PARTS_MAX, S3Settings
 from tidelog.remote.objects.stores.streams import Part, Parts
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _RECORDED_UPLOADS_MAX: Final = 1000
 _TOKEN: Final = "tidelog-upload"
 _CHECKSUM: Final = "ChecksumCRC32C"
+_CHECKSUM_HEADER: Final = "x-amz-checksum-crc32c"
 _REJECTED_STATUS: Final = (400, 501)
 _WRONG_BYTES_CODES: Final = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 
@@ -75,10 +77,17 @@ class S3Uploads:
     """Writes objects. Thread-safe. Errors: CallFailed; RemoteStorageError for content of a wrong size."""
 
     def __init__(
-        self, name: str, client: S3Client, calls: S3Calls, settings: S3Settings, randomness: Randomness
+        self,
+        name: str,
+        client: S3Client,
+        requests: ObjectRequests,
+        calls: S3Calls,
+        settings: S3Settings,
+        randomness: Randomness,
     ) -> None:
         self._name = name
         self._client = client
+        self._requests = requests
         self._calls = calls
         self._randomness = randomness
         self._bucket = settings.bucket
@@ -129,14 +138,13 @@ class S3Uploads:
 
     def _put_at_once(self, key: str, body: bytes, checksums: _Checksums) -> bool:
         checksum = checksums.of(body)
+        parameters = {**checksum, **checksums.algorithm, **self._options}
 
         def send(_: object) -> bool:
-            response = self._client.put_object(
-                Bucket=self._bucket, Key=key, Body=body, **checksum, **checksums.algorithm, **self._options
-            )
-            if not response.get("ETag"):
+            response = self._requests.put(key, body, parameters)
+            if not response.etag:
                 raise AttemptFailed("the response has no ETag")
-            return _is_confirmed(response, checksum)
+            return _is_confirmed(response.headers.get(_CHECKSUM_HEADER), checksum)
 
         return self._calls.run(send)
 
@@ -202,7 +210,7 @@ class S3Uploads:
             )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")
-            is_confirmed = _is_confirmed(response, checksum)
+            is_confirmed = _is_confirmed(response.get(_CHECKSUM), checksum)
             return _SentPart({"PartNumber": number, "ETag": response["ETag"], **checksum}, is_confirmed)
 
         return self._calls.run(send)
@@ -305,9 +313,9 @@ def _crc_text(body: bytes) -> str:
     return base64.b64encode(int(crc32c(body)).to_bytes(4, "big")).decode()
 
 
-def _is_confirmed(response: Any, checksum: dict[str, str]) -> bool:
+def _is_confirmed(stored: str | None, sent: dict[str, str]) -> bool:
     """Return whether the server has stored, and therefore verified, the checksum that was sent."""
-    return bool(checksum) and response.get(_CHECKSUM) == checksum[_CHECKSUM]
+    return bool(sent) and stored == sent[_CHECKSUM]
 
 
 def _body(part: Part) -> bytes:
