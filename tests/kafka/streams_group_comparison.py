@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 
 from tests.kafka.group_requests import delete_group, errors_of_consumers
 from tests.kafka.separate_brokers import SeparateBroker
+from tests.kafka.stored_records import record_kinds
 from tests.support.groups.streams_members import WORD_COUNT
 from tests.support.waiting import wait_until
-from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
-from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import offset_commit as commit
 from tidelog.protocol.messages import offset_fetch as fetch
@@ -34,7 +33,6 @@ from tidelog.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from tidelog.protocol.record import read_records
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -184,15 +182,7 @@ class Broker:
 
     def record_kinds(self) -> set[str]:
         """Return the kinds of records in the log, each of which is encoded as in the log."""
-        kinds = set()
-        log = self.broker.log_of("__consumer_offsets-0")
-        for position, header in iterate_headers(log):
-            for stored in read_records(log, position, header):
-                record = decode_record(stored.key, stored.value)
-                if isinstance(record, StreamsGroupRecord):
-                    assert encode_record(record) == (stored.key, stored.value)
-                    kinds.add(type(record.key).__name__ + ("" if record.value else " deleted"))
-        return kinds
+        return record_kinds(self.broker.log_of("__consumer_offsets-0"), StreamsGroupRecord)
 
 
 def without_counts(topology: Any) -> Any:

@@ -17,10 +17,9 @@ import pytest
 
 from tests.kafka.group_requests import delete_group, errors_of_consumers
 from tests.kafka.separate_brokers import SeparateBroker, run_separate_brokers
+from tests.kafka.stored_records import record_kinds
 from tests.support.waiting import wait_until
-from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
-from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_share_group_offsets as alter
 from tidelog.protocol.messages import delete_share_group_offsets as delete
@@ -36,7 +35,6 @@ from tidelog.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from tidelog.protocol.record import read_records
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -209,16 +207,8 @@ class Broker:
         )
 
     def record_kinds(self) -> set[str]:
-        """Return the kinds of records of share groups in the log, each of which is encoded as in the log."""
-        kinds = set()
-        log = self.broker.log_of("__consumer_offsets-0")
-        for position, header in iterate_headers(log):
-            for stored in read_records(log, position, header):
-                record = decode_record(stored.key, stored.value)
-                if isinstance(record, ShareGroupRecord):
-                    assert encode_record(record) == (stored.key, stored.value)
-                    kinds.add(type(record.key).__name__ + ("" if record.value else " deleted"))
-        return kinds
+        """Return the kinds of records in the log, each of which is encoded as in the log."""
+        return record_kinds(self.broker.log_of("__consumer_offsets-0"), ShareGroupRecord)
 
     def _named(self, topics: Iterable[Any]) -> list[tuple[str, int]]:
         return [(self.names[each.topic_id], index) for each in topics for index in each.partitions]

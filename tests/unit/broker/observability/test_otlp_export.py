@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
+from tests.support.network.otlp_collector import FakeCollector, running_collector
 from tests.support.waiting import eventually, wait_until
 from tidelog.base.clock import SystemClock
 from tidelog.base.config_definition import ConfigError
@@ -21,54 +18,17 @@ from tidelog.broker.observability.otlp_export import OtlpExport
 from tidelog.testing.embedded import EmbeddedCluster
 
 
-class Collector:
-    """An HTTP server that decodes exports with the classes of OpenTelemetry."""
-
-    def __init__(self) -> None:
-        self.exports: list[ExportMetricsServiceRequest] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.exports.append(ExportMetricsServiceRequest.FromString(body))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Print nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def endpoint(self) -> str:
-        """The URL for exports."""
-        return f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
-
-    def metrics(self) -> dict[str, Metric]:
-        """Return the metrics of the last export by name."""
-        if not self.exports:
-            return {}
-        (resource,) = self.exports[-1].resource_metrics
-        return {metric.name: metric for metric in resource.scope_metrics[0].metrics}
-
-
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    thread = threading.Thread(target=collector.server.serve_forever)
-    thread.start()
-    yield collector
-    collector.server.shutdown()
-    thread.join()
-    collector.server.server_close()
+def collector() -> Iterator[FakeCollector]:
+    with running_collector() as running:
+        yield running
 
 
 def export_of(metrics: BrokerMetrics, endpoint: str, interval_ms: int = 5) -> OtlpExport:
     return OtlpExport(metrics, endpoint, interval_ms, {"service.instance.id": "7"}, SystemClock())
 
 
-async def test_gauges_counters_and_histograms_have_their_kinds_and_values(collector: Collector) -> None:
+async def test_gauges_counters_and_histograms_have_their_kinds_and_values(collector: FakeCollector) -> None:
     metrics = BrokerMetrics()
     metrics.gauge("tidelog_level", "Height.", lambda: {("harbour",): 3.5}, ("place",))
     metrics.counter("tidelog_topic_bytes", "Bytes.", lambda: 42)
@@ -91,13 +51,13 @@ async def test_gauges_counters_and_histograms_have_their_kinds_and_values(collec
     assert (point.count, point.sum, times.unit) == (2, pytest.approx(60.0003), "s")
     assert list(point.bucket_counts) == fetch.times.buckets
     assert len(point.explicit_bounds) == len(point.bucket_counts) - 1
-    (resource,) = collector.exports[-1].resource_metrics
+    (resource,) = collector.requests[-1][1].resource_metrics
     assert {each.key: each.value.string_value for each in resource.resource.attributes}[
         "service.instance.id"
     ] == "7"
 
 
-def test_a_node_exports_the_metrics_that_it_serves(collector: Collector) -> None:
+def test_a_node_exports_the_metrics_that_it_serves(collector: FakeCollector) -> None:
     config = {"metrics.otlp.endpoint": collector.endpoint, "metrics.otlp.interval.ms": "1000"}
     with EmbeddedCluster(config=config) as cluster:
         wait_until(collector.metrics)
@@ -137,7 +97,7 @@ class UnreadableOnce(BrokerMetrics):
 
 
 async def test_exports_continue_after_a_defect_of_the_metrics(
-    collector: Collector, caplog: pytest.LogCaptureFixture
+    collector: FakeCollector, caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = UnreadableOnce()
     metrics.gauge("tidelog_level", "Height.", lambda: 3.5)

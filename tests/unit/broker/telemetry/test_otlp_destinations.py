@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from tests.support.messages.otlp_metrics import counter, gauge, metrics_data
+from tests.support.network.otlp_collector import FakeCollector, running_collector
 from tidelog.broker.telemetry.forwarding import RejectedMetrics
 from tidelog.broker.telemetry.otlp_destinations import OtlpCollector, OtlpFile
 from tidelog.broker.telemetry.pushed_metrics import PushedMetrics, decode_metrics
 from tidelog.protocol.steps import run_steps
 
 
-class Collector:
-    """An HTTP server that returns `status`, and keeps the headers and the messages."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.requests: list[tuple[dict[str, str], ExportMetricsServiceRequest]] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                headers = {key.lower(): value for key, value in self.headers.items()}
-                collector.requests.append((headers, ExportMetricsServiceRequest.FromString(body)))
-                self.send_response(collector.status)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Print nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def endpoint(self) -> str:
-        """The URL for metrics."""
-        return f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
-
-
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    thread = threading.Thread(target=collector.server.serve_forever)
-    thread.start()
-    yield collector
-    collector.server.shutdown()
-    thread.join()
-    collector.server.server_close()
+def collector() -> Iterator[FakeCollector]:
+    with running_collector() as running:
+        yield running
 
 
 def pushed(number: int) -> PushedMetrics:
@@ -63,7 +29,7 @@ def pushed(number: int) -> PushedMetrics:
 
 
 def test_a_batch_is_one_request_with_the_resources_of_all_clients(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
+    collector: FakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer t")
     OtlpCollector(collector.endpoint).write([pushed(1), pushed(2)])
@@ -77,7 +43,7 @@ def test_a_batch_is_one_request_with_the_resources_of_all_clients(
 
 @pytest.mark.parametrize(("status", "error"), [(400, RejectedMetrics), (503, OSError), (429, OSError)])
 def test_an_error_states_whether_the_request_is_repeated(
-    collector: Collector, status: int, error: type[Exception]
+    collector: FakeCollector, status: int, error: type[Exception]
 ) -> None:
     collector.status = status
     with pytest.raises(error):

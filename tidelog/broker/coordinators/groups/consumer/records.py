@@ -6,6 +6,7 @@ Source: GroupCoordinatorRecordHelpers of Apache Kafka 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.consumer.member import AssignedPartitions, ConsumerMember
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
@@ -26,6 +27,12 @@ from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
     TargetTopicPartitions,
+)
+
+_MemberKey: TypeAlias = (
+    ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupMemberMetadataKey
 )
 
 
@@ -117,9 +124,9 @@ def regular_expression_tombstone(group_id: str, expression: str) -> ConsumerGrou
 def member_tombstones(group_id: str, member_id: str) -> list[ConsumerGroupRecord]:
     """Return the records that delete a member. Replay needs them in this order."""
     return [
-        _current_assignment_tombstone(group_id, member_id),
-        _target_assignment_tombstone(group_id, member_id),
-        _member_metadata_tombstone(group_id, member_id),
+        *_tombstones(ConsumerGroupCurrentMemberAssignmentKey, group_id, [member_id]),
+        *_tombstones(ConsumerGroupTargetAssignmentMemberKey, group_id, [member_id]),
+        *_tombstones(ConsumerGroupMemberMetadataKey, group_id, [member_id]),
     ]
 
 
@@ -128,28 +135,23 @@ def group_tombstones(
 ) -> list[ConsumerGroupRecord]:
     """Return the records that delete a group with its members and expressions."""
     return [
-        *(_current_assignment_tombstone(group_id, member_id) for member_id in member_ids),
-        *(_target_assignment_tombstone(group_id, member_id) for member_id in member_ids),
+        *_tombstones(ConsumerGroupCurrentMemberAssignmentKey, group_id, member_ids),
+        *_tombstones(ConsumerGroupTargetAssignmentMemberKey, group_id, member_ids),
         ConsumerGroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(_member_metadata_tombstone(group_id, member_id) for member_id in member_ids),
+        *_tombstones(ConsumerGroupMemberMetadataKey, group_id, member_ids),
         *(regular_expression_tombstone(group_id, expression) for expression in expressions),
         partition_metadata_tombstone(group_id),
         ConsumerGroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]
 
 
-def _current_assignment_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return ConsumerGroupRecord(key, None)
-
-
-def _target_assignment_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return ConsumerGroupRecord(key, None)
-
-
-def _member_metadata_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    return ConsumerGroupRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+def _tombstones(
+    key_type: type[_MemberKey], group_id: str, member_ids: Iterable[str]
+) -> list[ConsumerGroupRecord]:
+    return [
+        ConsumerGroupRecord(key_type(group_id=group_id, member_id=member_id), None)
+        for member_id in member_ids
+    ]
 
 
 def _topic_partitions(assigned: AssignedPartitions) -> tuple[AssignedTopicPartitions, ...]:

@@ -5,7 +5,8 @@ Source: StreamsCoordinatorRecordHelpers of Apache Kafka 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.streams.member import StreamsMember
@@ -27,6 +28,12 @@ from tidelog.protocol.coordinator_records.streams_group import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     TargetTaskIds,
+)
+
+_MemberKey: TypeAlias = (
+    StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupMemberMetadataKey
 )
 
 
@@ -119,36 +126,30 @@ def current_assignment(group_id: str, member: StreamsMember) -> StreamsGroupReco
 def member_tombstones(group_id: str, member_id: str) -> list[StreamsGroupRecord]:
     """Return the records that delete a member. Replay needs them in this order."""
     return [
-        _current_assignment_tombstone(group_id, member_id),
-        _target_assignment_tombstone(group_id, member_id),
-        _member_metadata_tombstone(group_id, member_id),
+        *_tombstones(StreamsGroupCurrentMemberAssignmentKey, group_id, [member_id]),
+        *_tombstones(StreamsGroupTargetAssignmentMemberKey, group_id, [member_id]),
+        *_tombstones(StreamsGroupMemberMetadataKey, group_id, [member_id]),
     ]
 
 
 def streams_group_tombstones(group_id: str, member_ids: Collection[str]) -> list[StreamsGroupRecord]:
     """Return the records that delete a group with its members."""
     return [
-        *(_current_assignment_tombstone(group_id, member_id) for member_id in member_ids),
-        *(_target_assignment_tombstone(group_id, member_id) for member_id in member_ids),
+        *_tombstones(StreamsGroupCurrentMemberAssignmentKey, group_id, member_ids),
+        *_tombstones(StreamsGroupTargetAssignmentMemberKey, group_id, member_ids),
         StreamsGroupRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(_member_metadata_tombstone(group_id, member_id) for member_id in member_ids),
+        *_tombstones(StreamsGroupMemberMetadataKey, group_id, member_ids),
         StreamsGroupRecord(StreamsGroupMetadataKey(group_id=group_id), None),
         StreamsGroupRecord(StreamsGroupTopologyKey(group_id=group_id), None),
     ]
 
 
-def _current_assignment_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    key = StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return StreamsGroupRecord(key, None)
-
-
-def _target_assignment_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return StreamsGroupRecord(key, None)
-
-
-def _member_metadata_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    return StreamsGroupRecord(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+def _tombstones(
+    key_type: type[_MemberKey], group_id: str, member_ids: Iterable[str]
+) -> list[StreamsGroupRecord]:
+    return [
+        StreamsGroupRecord(key_type(group_id=group_id, member_id=member_id), None) for member_id in member_ids
+    ]
 
 
 def _target_tasks(tasks: TaskSet) -> tuple[TargetTaskIds, ...]:
