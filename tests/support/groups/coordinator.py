@@ -20,9 +20,11 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.members.computed_target import Computation as TargetComputation
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.services.prepared_commits import prepare_commit
+from tidelog.broker.coordinators.groups.services.target_computations import ComputingCoordinator
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
 from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
@@ -115,6 +117,9 @@ class GroupCoordinatorFixture:
     image: MetadataImage = field(default_factory=image_with_brokers)
     holds_computations: bool = False
     computations: list[Computation] = field(default_factory=list)
+    target_computations: list[tuple[ComputingCoordinator[Any], TargetComputation[Any]]] = field(
+        default_factory=list
+    )
 
     def __post_init__(self) -> None:
         self.coordinator = GroupCoordinator(
@@ -144,15 +149,31 @@ class GroupCoordinatorFixture:
             error = self.append_error
             self._settle(writes, error)
             return error
-        for record in writes.records:
+        encoded = None if writes.encoded is None else writes.encoded.records
+        for number, record in enumerate(writes.records):
             key, value = encode_record(record)
             assert decode_record(key, value) == record
+            assert encoded is None or encoded[number] == (key, value)
             self.coordinator.replay(record, len(self.log))
             self.log.append((key, value))
         self.held.append((len(self.log), writes))
         if not self.holds_commits:
             self.commit_all()
         return ErrorCode.NONE
+
+    def start_computations(self) -> None:
+        """Take the targets that the last command lets its caller compute; compute them unless held."""
+        for groups in (self.coordinator.consumers, self.coordinator.shares):
+            self.target_computations += [(groups, each) for each in groups.take_computations()]
+        if not self.holds_computations:
+            self.complete_target_computations()
+
+    def complete_target_computations(self) -> None:
+        """Compute and write the targets of consumer and share groups that commands have requested."""
+        while self.target_computations:
+            groups, computation = self.target_computations.pop(0)
+            computed = run_steps(computation.steps)
+            self.perform(groups.on_computed(computation, computed, self.now))
 
     def commit_all(self) -> None:
         """Commit appended records."""
@@ -168,6 +189,7 @@ class GroupCoordinatorFixture:
     def finish(self, outcome: Outcome[R]) -> R:
         """Return the response of an outcome whose records are written; raise the error of the append."""
         error = self.perform(outcome.writes)
+        self.start_computations()
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
         return outcome.reply
@@ -265,6 +287,7 @@ class GroupCoordinatorFixture:
         )
         outcome = self.coordinator.membership.join(Client(client, "/127.0.0.1"), request, version, self.now)
         self.perform(outcome.writes)
+        self.start_computations()
         return PendingReply(outcome.reply)
 
     def join_as_new_member(self, group_id: str = "g", **options: object) -> tuple[str, PendingReply]:

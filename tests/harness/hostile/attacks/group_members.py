@@ -10,7 +10,10 @@ from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.frames import request_frame
 from tests.harness.hostile.large_arrays import existing_topic_id
 from tidelog.protocol.messages import share_acknowledge, share_fetch
-from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tidelog.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -20,6 +23,10 @@ ACKNOWLEDGED: Final = 40_000
 ADDED: Final = 19_000
 """A session of a share member has at most 20,000 partitions."""
 ACCEPT: Final = 1
+LEAVE: Final = -1
+PARTITIONS: Final = 2_000
+TOPICS_OF_MEMBERS: Final = 20
+PARTITIONS_OF_A_TOPIC: Final = 50
 
 
 def _names(context: AttackContext, turn: int) -> tuple[str, ...]:
@@ -67,6 +74,52 @@ def _send_in_turn(context: AttackContext, frames: list[bytes]) -> None:
             break
         heartbeats += 1
     context.note(f"{heartbeats} heartbeats")
+
+
+def _join_groups_of_many_partitions(context: AttackContext) -> None:
+    """Join new groups, each of which assigns all partitions of a topic to its only member, and leave."""
+    context.target.create_topic("many-partitions", context.size(PARTITIONS, 10))
+    client = context.client()
+    context.begin()
+    groups = 0
+    while not context.has_ended:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=f"wide-{groups}",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=("many-partitions",),
+            topic_partitions=(),
+        )
+        response = client.send_request(request, 1, ConsumerGroupHeartbeatResponse)
+        context.expect(response.assignment is not None, "no assignment")
+        leaving = ConsumerGroupHeartbeatRequest(group_id=f"wide-{groups}", member_id="m", member_epoch=LEAVE)
+        client.send_request(leaving, 1, ConsumerGroupHeartbeatResponse)
+        groups += 1
+    context.note(f"{groups} groups")
+
+
+def _join_with_different_topics(context: AttackContext) -> None:
+    """Join a group with many members that each subscribe to half of the topics."""
+    for number in range(TOPICS_OF_MEMBERS):
+        context.target.create_topic(f"half-{number}", context.size(PARTITIONS_OF_A_TOPIC))
+    client = context.client()
+    context.begin()
+    members = 0
+    while not context.has_ended:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="halves",
+            member_id=f"m{members}",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=tuple(
+                f"half-{(members + number) % TOPICS_OF_MEMBERS}" for number in range(TOPICS_OF_MEMBERS // 2)
+            ),
+            topic_partitions=(),
+        )
+        client.send_request(request, 1, ConsumerGroupHeartbeatResponse)
+        members += 1
+    context.note(f"{members} members")
 
 
 def _acknowledge_in_fetches(context: AttackContext) -> None:
@@ -140,6 +193,22 @@ ATTACKS = (
         actions="ConsumerGroupHeartbeats subscribe to 40,000 topics, and then to 40,000 others",
         run=_join_consumer_group,
         memory_mib=160,
+    ),
+    Attack(
+        name="consumer-groups-of-many-partitions",
+        item="review",
+        actions="new consumer groups assign 2,000 partitions to their only member",
+        run=_join_groups_of_many_partitions,
+        descriptors_kept=PARTITIONS,
+    ),
+    Attack(
+        name="consumer-group-of-different-members",
+        item="review",
+        actions="members that each subscribe to half of 20 topics join a group",
+        run=_join_with_different_topics,
+        memory_mib=128,
+        memory_kept_mib=128,
+        descriptors_kept=TOPICS_OF_MEMBERS * PARTITIONS_OF_A_TOPIC,
     ),
     Attack(
         name="acknowledgements-in-share-fetches",

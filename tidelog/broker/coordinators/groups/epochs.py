@@ -1,7 +1,8 @@
 """The epochs of a group whose partitions the coordinator assigns (KIP-848).
 
 The group epoch is incremented when members, subscriptions or the metadata of topics change. The assignment
-epoch is the group epoch for which the target assignment was computed.
+epoch is the group epoch for which the target assignment was computed. A new group has 1 for both,
+and an empty target.
 
 I/O: none.
 """
@@ -40,7 +41,7 @@ class GroupEpochs:
     def __init__(self) -> None:
         self.group_epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_wall_ms = NO_ASSIGNMENT_TIME
         self._metadata_changed = True
         self._checked_epoch = 0

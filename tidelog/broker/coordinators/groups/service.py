@@ -147,6 +147,7 @@ class GroupService:
             return _completed(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
         outcome = shard.coordinator.membership.join(client, request, version, shard.now())
         shard.perform(outcome.writes)
+        self.consumer_groups.start_computations(shard)
         group_id, reply = request.group_id, outcome.reply
         joined = _future_of(reply)
 

@@ -7,7 +7,8 @@ from tidelog.broker.coordinators.groups.epochs import FIRST_EPOCH, GroupEpochs
 
 def test_a_target_assignment_is_kept_for_its_epoch_and_until_the_interval_has_passed() -> None:
     epochs = GroupEpochs()
-    assert not epochs.keeps_assignment(FIRST_EPOCH, 1_000, now_wall_ms=0), "the group has no target yet"
+    assert epochs.assignment_epoch == FIRST_EPOCH, "that of the empty target of a new group"
+    assert not epochs.keeps_assignment(FIRST_EPOCH + 1, 1_000, now_wall_ms=0)
     epochs.set_assignment_epoch(2, wall_ms=5_000)
     assert epochs.keeps_assignment(2, 1_000, now_wall_ms=9_000)
     assert epochs.keeps_assignment(3, 1_000, now_wall_ms=5_999)

@@ -26,6 +26,7 @@ from tidelog.broker.coordinators.groups.consumer.embedded_protocol import (
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState
 from tidelog.broker.coordinators.groups.consumer.removal import check_static_member
+from tidelog.broker.coordinators.groups.consumer.target_assignment import last_target
 from tidelog.broker.coordinators.groups.members.topic_names import TopicNames
 from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
@@ -123,7 +124,7 @@ class ClassicMembers:
             reason = f"the target assignment of {group.group_id} is outdated"
         else:
             reason = None
-            target = self._context.update.last_target(subscribed.change)
+            target = last_target(subscribed.change)
             member = self._context.update.reconcile(subscribed, target, owned, records, now)
         writes = self._context.groups.downgrade(group, leaving, member, records, reason)
         return writes._replace(follow_up=_then(writes.follow_up, _respond(member, reply)))

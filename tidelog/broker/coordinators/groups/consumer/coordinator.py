@@ -20,10 +20,12 @@ from tidelog.broker.coordinators.groups.consumer.membership_update import Member
 from tidelog.broker.coordinators.groups.consumer.removal import MemberRemoval
 from tidelog.broker.coordinators.groups.consumer.replay import deletes_group, replay_tombstone, replay_value
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
+from tidelog.broker.coordinators.groups.consumer.target_assignment import TargetAssignment
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
 from tidelog.broker.coordinators.groups.group_table import GroupTable
+from tidelog.broker.coordinators.groups.members.computed_target import Computation, ComputedTarget
 from tidelog.broker.coordinators.groups.members.prepared_subscription import (
     NOT_PREPARED,
     PreparedSubscription,
@@ -70,6 +72,7 @@ class ConsumerCoordinator:
         self._topics = topics
         self._timers = timers
         self._names = NamesOfCommand()
+        self._targets = TargetAssignment(topics)
         self._expressions = Expressions(settings, topics)
         self._removal = MemberRemoval(conversion, topics, timers)
         context = CommandContext(
@@ -77,7 +80,7 @@ class ConsumerCoordinator:
             settings=settings,
             topics=topics,
             timers=timers,
-            update=MembershipUpdate(settings, topics, timers, self._expressions, self._names),
+            update=MembershipUpdate(settings, topics, timers, self._expressions, self._targets, self._names),
             lookup=MemberLookup(settings, timers, self._names),
             removal=self._removal,
             expressions=self._expressions,
@@ -109,6 +112,34 @@ class ConsumerCoordinator:
     ) -> Outcome[HeartbeatReply]:
         """Return the response of a heartbeat; see `HeartbeatCommand.heartbeat`."""
         return self._heartbeat.heartbeat(client, request, version, now, prepared)
+
+    def take_computations(self) -> list[Computation[ConsumerGroup]]:
+        """Return the target assignments that commands have requested, after their records were appended.
+
+        The caller must compute each, and then call `on_computed` or `on_not_computed`.
+        """
+        computations = []
+        for computation in self._targets.take_requested():
+            # A new group has got its place in the table by the replay.
+            group = self._groups.consumers.find(computation.group.group_id)
+            if group is None:
+                self.on_not_computed(computation)
+            else:
+                computations.append(computation._replace(group=group))
+        return computations
+
+    def on_computed(
+        self, computation: Computation[ConsumerGroup], computed: ComputedTarget, now: Moment
+    ) -> Writes:
+        """Write a target assignment that was computed in steps, unless the group was deleted."""
+        if self._groups.consumers.find(computation.group.group_id) is not computation.group:
+            self.on_not_computed(computation)
+            return NO_WRITES
+        return self._targets.on_computed(computation, computed, now)
+
+    def on_not_computed(self, computation: Computation[ConsumerGroup]) -> None:
+        """Note that a target assignment was not computed; a later heartbeat starts again."""
+        self._targets.on_not_computed(computation.group.group_id)
 
     def on_resolved(self, group_id: str, resolved: Mapping[str, ResolvedExpression]) -> Writes:
         """Write the topics that match the expressions of a group."""

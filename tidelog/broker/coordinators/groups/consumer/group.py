@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
-from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
 from tidelog.broker.coordinators.groups.classic.protocol_support import ProtocolSupport
@@ -42,7 +41,6 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.subscriptions = Subscriptions()
         self.target: dict[str, TargetPartitions] = {}
-        self.target_owners: dict[UUID, dict[int, str]] = {}
         self.partition_epochs = PartitionEpochs(group_id)
         self.classic_member_count = 0
         self.has_partition_metadata_record = False
@@ -132,20 +130,10 @@ class ConsumerGroup:
 
     def set_target(self, member_id: str, partitions: TargetPartitions | None) -> None:
         """Set the target assignment of a member; None deletes it."""
-        old = self.target.pop(member_id, NO_TARGET)
-        for topic_id, indexes in old.items():
-            owners = self.target_owners.get(topic_id, {})
-            for index in indexes:
-                if owners.get(index) == member_id:
-                    del owners[index]
-            if not owners:
-                self.target_owners.pop(topic_id, None)
         if partitions is None:
-            return
-        self.target[member_id] = partitions
-        for topic_id, indexes in partitions.items():
-            if indexes:
-                self.target_owners.setdefault(topic_id, {}).update(dict.fromkeys(indexes, member_id))
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = partitions
 
     def preferred_assignor(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None

@@ -20,7 +20,12 @@ from tidelog.broker.coordinators.groups.consumer.records import (
     member_metadata,
     partition_metadata_tombstone,
 )
-from tidelog.broker.coordinators.groups.consumer.target_assignment import GroupChange, Target, compute_target
+from tidelog.broker.coordinators.groups.consumer.target_assignment import (
+    GroupChange,
+    Target,
+    TargetAssignment,
+    last_target,
+)
 from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
@@ -51,12 +56,14 @@ class MembershipUpdate:
         topics: Topics,
         timers: MemberTimers,
         expressions: Expressions,
+        targets: TargetAssignment,
         names: NamesOfCommand,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._timers = timers
         self._expressions = expressions
+        self._targets = targets
         self._names = names
 
     def subscribe(
@@ -152,17 +159,12 @@ class MembershipUpdate:
                     self._timers.end_revocation(group.group_id, updated.member_id)
         return updated
 
-    def last_target(self, change: GroupChange) -> Target:
-        """Return the current target of the changed member."""
-        owner = change.member.member_id if change.replaced_id is None else change.replaced_id
-        return Target(change.group.epochs.assignment_epoch, change.group.target_of(owner), [])
-
     def _target(self, subscribed: Subscribed, now: Moment) -> Target:
         """Return the target of the member: a new one if the group has a new epoch, else the last one."""
         change = subscribed.change
         group = change.group
         interval_ms = self._settings.of_group(group.group_id).assignment_interval_ms
         if group.epochs.keeps_assignment(change.epoch, interval_ms, now.wall_ms):
-            return self.last_target(change)
+            return last_target(change)
         assignor = group.preferred_assignor(subscribed.previous, change.member)
-        return compute_target(change, assignor or self._settings.default_assignor, self._topics, now.wall_ms)
+        return self._targets.of_change(change, assignor or self._settings.default_assignor, now)

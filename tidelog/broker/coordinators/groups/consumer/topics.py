@@ -43,6 +43,16 @@ class Topics:
         topics = self._image().topics_by_name
         return frozenset([topics[name].id for name in self.existing(*name_sets)])
 
+    def of_current_image(self) -> Topics:
+        """Return topics that do not change, for steps between which the metadata may change."""
+        image = self._image()
+        return Topics(lambda: image)
+
+    def count_partitions(self, *name_sets: Set[str]) -> int:
+        """Return the number of partitions of the topics with the names of the sets that exist."""
+        topics = self._image().topics_by_name
+        return sum(len(topics[name].partitions) for name in self.existing(*name_sets))
+
     @property
     def version(self) -> int:
         """The version of the metadata: its offset in the metadata log."""

@@ -10,7 +10,7 @@ from tidelog.broker.coordinators.groups.records.consumer_group_records import Co
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord, encode_record
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.records.typed_records import encode_value_in_steps
-from tidelog.broker.coordinators.shared.encoded_records import EncodedRecords
+from tidelog.broker.coordinators.shared.encoded_records import EncodedRecord, EncodedRecords
 from tidelog.protocol.schema import Message
 from tidelog.protocol.steps import Steps
 
@@ -28,10 +28,20 @@ class PreparedRecord(NamedTuple):
     def _encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         if type(record.value) is not type(self.value) or record.value != self.value:
             return encode_record(record)
-        return encode_record(record._replace(value=None))[0], self.encoded
+        return _encoded_key(record), self.encoded
 
 
 def prepare_record(record: ConsumerGroupRecord | ShareGroupRecord) -> Steps[PreparedRecord]:
     """Encode the value of a record in steps."""
     assert record.value is not None, record.key
     return PreparedRecord(record.value, (yield from encode_value_in_steps(record.value)))
+
+
+def encode_record_in_steps(record: ConsumerGroupRecord | ShareGroupRecord) -> Steps[EncodedRecord]:
+    """Return key and value of a record in the format of the log."""
+    prepared = yield from prepare_record(record)
+    return _encoded_key(record), prepared.encoded
+
+
+def _encoded_key(record: CoordinatorRecord) -> bytes:
+    return encode_record(record._replace(value=None))[0]

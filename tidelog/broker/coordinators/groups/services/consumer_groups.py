@@ -7,11 +7,14 @@ I/O: the StateLog. To be used from one event loop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.consumer.coordinator import ConsumerCoordinator
 from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.members.prepared_subscription import (
@@ -19,6 +22,7 @@ from tidelog.broker.coordinators.groups.members.prepared_subscription import (
     PreparedSubscription,
 )
 from tidelog.broker.coordinators.groups.ports import GroupPorts
+from tidelog.broker.coordinators.groups.services.target_computations import TargetComputations
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
@@ -37,6 +41,9 @@ TopicFilter: TypeAlias = Callable[[Iterable[str]], Steps[Container[str]]]
 """Returns those of the topics that the client of a heartbeat may describe."""
 
 
+_Result: TypeAlias = ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]
+
+
 class ConsumerGroupService:
     """Heartbeats and descriptions of consumer groups."""
 
@@ -44,6 +51,7 @@ class ConsumerGroupService:
         self._shards = shards
         self._slices = ports.slices
         self._image = ports.image
+        self._computations = TargetComputations(shards, ports.slices)
 
     def heartbeat(
         self,
@@ -51,7 +59,7 @@ class ConsumerGroupService:
         request: ConsumerGroupHeartbeatRequest,
         version: int,
         topic_filter: TopicFilter,
-    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    ) -> _Result:
         """Return the response, or an awaitable of it if records must be committed before.
 
         Raise KafkaError if the heartbeat is rejected; the awaitable raises it if the commit fails.
@@ -85,12 +93,70 @@ class ConsumerGroupService:
         version: int,
         topic_filter: TopicFilter,
         prepared: PreparedSubscription,
-    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-        outcome = shard.coordinator.consumers.heartbeat(client, request, version, shard.now(), prepared)
-        response, to_resolve = outcome.reply
-        if to_resolve:
-            self._shards.spawn(self._resolve(shard, request.group_id, to_resolve, topic_filter))
-        return self._shards.respond_after(shard, outcome.writes, response)
+    ) -> _Result:
+        """Return the response, or an awaitable of it, which has a target that is computed in steps."""
+        result, computing = self._perform(shard, client, request, version, topic_filter, prepared)
+        if not computing:
+            return result
+        return self._after_computation(client, request, version, topic_filter, result, computing)
+
+    def _perform(
+        self,
+        shard: Shard[GroupCoordinator],
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        topic_filter: TopicFilter,
+        prepared: PreparedSubscription = NOT_PREPARED,
+    ) -> tuple[_Result, list[asyncio.Future[None]]]:
+        """Return the response, or an awaitable of it, and the ends of the computations that it starts."""
+        try:
+            outcome = shard.coordinator.consumers.heartbeat(client, request, version, shard.now(), prepared)
+            response, to_resolve = outcome.reply
+            if to_resolve:
+                self._shards.spawn(self._resolve(shard, request.group_id, to_resolve, topic_filter))
+            result = self._shards.respond_after(shard, outcome.writes, response)
+        finally:
+            # Also after a rejection: otherwise no later heartbeat would start a computation.
+            computing = self.start_computations(shard)
+        return result, computing
+
+    def start_computations(self, shard: Shard[GroupCoordinator]) -> list[asyncio.Future[None]]:
+        """Compute the targets that commands have requested; see `TargetComputations.start`."""
+        return self._computations.start(shard, _consumers_of)
+
+    async def _after_computation(
+        self,
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        topic_filter: TopicFilter,
+        result: _Result,
+        computing: Iterable[asyncio.Future[None]],
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Return the response with the target that was computed in steps.
+
+        The member would otherwise get it with its next heartbeat, as all others do. The group may have
+        changed meanwhile: if the member is not there any more, its next heartbeat fails.
+        """
+        response = result if isinstance(result, ConsumerGroupHeartbeatResponse) else await result
+        for each in computing:
+            await each
+        following = ConsumerGroupHeartbeatRequest(
+            group_id=request.group_id,
+            member_id=response.member_id or "",
+            member_epoch=response.member_epoch,
+            instance_id=request.instance_id,
+            topic_partitions=request.topic_partitions,
+        )
+        try:
+            shard = self._shards.active_shard(request.group_id)
+            after, _ = self._perform(shard, client, following, version, topic_filter)
+            latest = after if isinstance(after, ConsumerGroupHeartbeatResponse) else await after
+        except KafkaError as error:
+            logger.info("Group %s: the response has the last target: %s", request.group_id, error)
+            return response
+        return latest if latest.assignment is not None else replace(latest, assignment=response.assignment)
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:
         """Return the description of a group; errors are in it."""
@@ -130,6 +196,10 @@ class ConsumerGroupService:
         }
         if shard.state is ShardState.ACTIVE:
             shard.perform(shard.coordinator.consumers.on_resolved(group_id, resolved))
+
+
+def _consumers_of(coordinator: GroupCoordinator) -> ConsumerCoordinator:
+    return coordinator.consumers
 
 
 def _matching_topics(

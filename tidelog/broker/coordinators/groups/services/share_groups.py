@@ -19,6 +19,8 @@ from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.members.prepared_subscription import NOT_PREPARED
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.services.share_offset_descriptions import ShareOffsetDescriptions
+from tidelog.broker.coordinators.groups.services.target_computations import TargetComputations
+from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
 from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
@@ -58,6 +60,7 @@ class ShareGroupService:
         self._image = ports.image
         self._persister = ports.persister
         self._slices = ports.slices
+        self._computations = TargetComputations(shards, ports.slices)
         self.offset_descriptions = ShareOffsetDescriptions(shards, ports)
 
     # Members
@@ -75,8 +78,12 @@ class ShareGroupService:
             prepared = await self._slices.complete(shard.coordinator.shares.prepare(client, request))
             # Meanwhile, another node may have become the coordinator.
             shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.shares.heartbeat(client, request, shard.now(), prepared)
-        commit = self._shards.begin_commit(shard, outcome.writes)
+        try:
+            outcome = shard.coordinator.shares.heartbeat(client, request, shard.now(), prepared)
+            commit = self._shards.begin_commit(shard, outcome.writes)
+        finally:
+            # Also after a rejection: otherwise no later heartbeat would start a computation.
+            self._computations.start(shard, _shares_of)
         self._slices.release_later(prepared.replaced.ordered)
         if commit is not None:
             await commit
@@ -227,6 +234,10 @@ class ShareGroupService:
         shard = self._shards.active_shard(group_id)
         await self._shards.write(shard, shard.coordinator.shares.offsets.end_deletion(group_id, deleted))
         return errors
+
+
+def _shares_of(coordinator: GroupCoordinator) -> ShareGroupCoordinator:
+    return coordinator.shares
 
 
 def _with_errors(

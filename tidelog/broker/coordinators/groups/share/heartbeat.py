@@ -49,11 +49,9 @@ from tidelog.broker.coordinators.groups.share.records import (
     member_metadata,
     member_tombstones,
     state_partitions,
-    target_assignment,
-    target_assignment_epoch,
 )
-from tidelog.broker.coordinators.groups.share.simple_assignor import ShareMemberSpec, assign
 from tidelog.broker.coordinators.groups.share.state_partitions import Partitions, TopicPartitions
+from tidelog.broker.coordinators.groups.share.target_assignment import ShareTarget, ShareTargetAssignment
 from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
 from tidelog.broker.coordinators.share.persister import (
     UNINITIALIZED_START_OFFSET,
@@ -109,6 +107,7 @@ class ShareHeartbeatCommand:
         self._settings = settings
         self._topics = topics
         self._timers = timers
+        self.targets = ShareTargetAssignment(topics)
 
     def heartbeat(
         self,
@@ -227,32 +226,13 @@ class ShareHeartbeatCommand:
             group.epochs.on_metadata_checked(epoch)
         return _Change(group, epoch, topics, member, starts_epoch)
 
-    def _target(
-        self, change: _Change, records: list[CoordinatorRecord], now: Moment
-    ) -> tuple[int, TargetPartitions]:
+    def _target(self, change: _Change, records: list[CoordinatorRecord], now: Moment) -> ShareTarget:
         """Return epoch and target of the member: new ones if the group has a new epoch, else the last."""
         group, member = change.group, change.member
         interval_ms = self._settings.of_group(group.group_id).assignment_interval_ms
         if group.epochs.keeps_assignment(change.epoch, interval_ms, now.wall_ms):
-            return group.epochs.assignment_epoch, group.target_of(member.member_id)
-        members = {**group.members, member.member_id: member}
-        targets = assign(
-            {
-                member_id: ShareMemberSpec(
-                    self._topics.ids_of(each.subscribed_topic_names.as_set), group.target_of(member_id)
-                )
-                for member_id, each in members.items()
-            },
-            {topic_id: each.partitions for topic_id, each in group.state_partitions.initialized.items()},
-        )
-        records += [
-            target_assignment(group.group_id, member_id, target)
-            for member_id, target in targets.items()
-            if target != group.target.get(member_id)
-        ]
-        records.append(target_assignment_epoch(group.group_id, change.epoch, now.wall_ms))
-        logger.info("Group %s: computed a new target assignment for epoch %d", group.group_id, change.epoch)
-        return change.epoch, targets[member.member_id]
+            return ShareTarget(group.epochs.assignment_epoch, group.target_of(member.member_id))
+        return self.targets.of_member(group, change.epoch, member, records, now)
 
     def _reconcile(
         self, change: _Change, epoch: int, target: TargetPartitions, records: list[CoordinatorRecord]

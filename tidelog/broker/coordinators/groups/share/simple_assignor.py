@@ -11,11 +11,12 @@ table, the order here is that of topics, partitions and members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 _Partition: TypeAlias = tuple[UUID, int]
 
@@ -29,27 +30,41 @@ class ShareMemberSpec(NamedTuple):
 
 def assign(
     members: Mapping[str, ShareMemberSpec], assignable: Mapping[UUID, frozenset[int]]
-) -> dict[str, TargetPartitions]:
-    """Return the target of each member, from the assignable partitions of its topics."""
+) -> Steps[dict[str, TargetPartitions]]:
+    """Return the target of each member, from the assignable partitions of its topics.
+
+    The arguments must not change meanwhile.
+    """
     distinct = {member.subscribed for member in members.values()}
     assigned: dict[str, list[_Partition]] = {member_id: [] for member_id in members}
     if len(distinct) == 1:
-        _Sharing(_partitions(distinct.pop(), assignable), members).assign_to(assigned)
+        yield from _shared(distinct.pop(), members, assignable, assigned)
     else:
         for topic_id in sorted(frozenset().union(*distinct)):
             subscribers = {
                 member_id: member for member_id, member in members.items() if topic_id in member.subscribed
             }
-            _Sharing(_partitions({topic_id}, assignable), subscribers).assign_to(assigned)
-    return {member_id: _by_topic(partitions) for member_id, partitions in assigned.items()}
+            yield from _shared({topic_id}, subscribers, assignable, assigned)
+    targets = {}
+    for member_id, partitions in assigned.items():
+        targets[member_id] = _by_topic(partitions)
+        yield None
+    return targets
 
 
-def _partitions(
-    topic_ids: frozenset[UUID] | set[UUID], assignable: Mapping[UUID, frozenset[int]]
-) -> list[_Partition]:
-    return [
-        (topic_id, index) for topic_id in sorted(topic_ids) for index in sorted(assignable.get(topic_id, ()))
-    ]
+def _shared(
+    topic_ids: Set[UUID],
+    members: Mapping[str, ShareMemberSpec],
+    assignable: Mapping[UUID, frozenset[int]],
+    assigned: Mapping[str, list[_Partition]],
+) -> Steps[None]:
+    """Add to `assigned` the partitions of topics for each of `members`, their subscribers."""
+    members_of: dict[_Partition, list[str]] = {}
+    for topic_id in sorted(topic_ids):
+        for index in sorted(assignable.get(topic_id, ())):
+            members_of[topic_id, index] = []
+            yield None
+    yield from _Sharing(members_of, members).assign_to(assigned)
 
 
 def _by_topic(partitions: Sequence[_Partition]) -> TargetPartitions:
@@ -66,8 +81,10 @@ class _Sharing:
     number of members that each partition should have.
     """
 
-    def __init__(self, partitions: Sequence[_Partition], members: Mapping[str, ShareMemberSpec]) -> None:
-        self._members_of: dict[_Partition, list[str]] = {partition: [] for partition in partitions}
+    def __init__(
+        self, members_of: dict[_Partition, list[str]], members: Mapping[str, ShareMemberSpec]
+    ) -> None:
+        self._members_of = partitions = members_of
         self._count: dict[str, int] = dict.fromkeys(members, 0)
         self._members_per_partition = -(-len(members) // len(partitions)) if partitions else 0
         total = self._members_per_partition * len(partitions)
@@ -76,42 +93,53 @@ class _Sharing:
             - _ceiling_share(total, number, len(members))
             for number, member_id in enumerate(members)
         }
-        for member_id, member in members.items():
+        self._members = members
+
+    def assign_to(self, assigned: Mapping[str, list[_Partition]]) -> Steps[None]:
+        """Add the partitions of each member to `assigned`."""
+        yield from self._read_targets()
+        for partition in self._members_of:
+            yield from self._release_from_partition(partition)
+            yield None
+        for partition in self._members_of:
+            yield from self._release_from_members(partition)
+            yield None
+        yield from self._assign_remaining()
+        for partition, member_ids in self._members_of.items():
+            for member_id in member_ids:
+                assigned[member_id].append(partition)
+                yield None
+
+    def _read_targets(self) -> Steps[None]:
+        """Read the members that have each partition until now."""
+        for member_id, member in self._members.items():
             for topic_id, indexes in member.target.items():
                 for index in sorted(indexes):
                     if (topic_id, index) in self._members_of:
                         self._members_of[topic_id, index].append(member_id)
                         self._count[member_id] += 1
+                    yield None
 
-    def assign_to(self, assigned: Mapping[str, list[_Partition]]) -> None:
-        """Add the partitions of each member to `assigned`."""
-        for partition in self._members_of:
-            self._release_from_partition(partition)
-        for partition in self._members_of:
-            self._release_from_members(partition)
-        self._assign_remaining()
-        for partition, member_ids in self._members_of.items():
-            for member_id in member_ids:
-                assigned[member_id].append(partition)
-
-    def _release_from_partition(self, partition: _Partition) -> None:
+    def _release_from_partition(self, partition: _Partition) -> Steps[None]:
         """Remove members from a partition that has too many, first those with too many partitions."""
         members = self._members_of[partition]
         while len(members) > self._members_per_partition:
             excess = [each for each in members if self._count[each] > self._wanted[each]]
             self._release(partition, (excess or members)[0])
+            yield None
 
-    def _release_from_members(self, partition: _Partition) -> None:
+    def _release_from_members(self, partition: _Partition) -> Steps[None]:
         """Remove the members of a partition that have too many partitions."""
         for member_id in list(self._members_of[partition]):
             if self._count[member_id] > self._wanted[member_id]:
                 self._release(partition, member_id)
+            yield None
 
     def _release(self, partition: _Partition, member_id: str) -> None:
         self._members_of[partition].remove(member_id)
         self._count[member_id] -= 1
 
-    def _assign_remaining(self) -> None:
+    def _assign_remaining(self) -> Steps[None]:
         """Add members that have too few partitions to the partitions that have too few members.
 
         A member that has the partition already is skipped. If all have it, the partition gets no more.
@@ -120,7 +148,9 @@ class _Sharing:
         position = 0
         for members in self._members_of.values():
             skipped = 0
+            yield None
             while waiting and len(members) < self._members_per_partition and skipped < len(waiting):
+                yield None
                 position %= len(waiting)
                 member_id = waiting[position]
                 if member_id in members:

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from enum import Enum
-from typing import Final
 
 from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
-from tidelog.broker.coordinators.groups.epochs import NO_ASSIGNMENT_TIME, GroupEpochs
+from tidelog.broker.coordinators.groups.epochs import GroupEpochs
 from tidelog.broker.coordinators.groups.members.lookup import existing_member
 from tidelog.broker.coordinators.groups.streams.member import StreamsMember
 from tidelog.broker.coordinators.groups.streams.task_owners import TaskOwners
 from tidelog.broker.coordinators.groups.streams.tasks import NO_TASKS, Tasks
 from tidelog.broker.coordinators.groups.streams.topic_configuration import ConfiguredTopology
 from tidelog.broker.coordinators.groups.streams.topology import StreamsTopology
-
-FIRST_ASSIGNMENT_EPOCH: Final = 1
-"""The epoch of the empty target assignment of a new group."""
 
 
 class StreamsGroupState(Enum):
@@ -51,7 +47,6 @@ class StreamsGroup:
         self.group_id = group_id
         self.memory = memory
         self.epochs = GroupEpochs()
-        self.epochs.set_assignment_epoch(FIRST_ASSIGNMENT_EPOCH, NO_ASSIGNMENT_TIME)
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
         self.topology: StreamsTopology | None = None

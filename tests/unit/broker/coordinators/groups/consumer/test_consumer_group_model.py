@@ -1,7 +1,8 @@
 """Random members of both protocols against the coordinator on virtual time.
 
 Members join, leave, crash, revoke slowly, lose responses, change their subscriptions and commit; topics get
-partitions; the coordinator moves; the group changes between the two types.
+partitions; the coordinator moves; the group changes between the two types. Target assignments are computed
+at once, or in steps that end later.
 
 Invariants after every step
 - no partition is owned by two members that belong to the group;
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -22,6 +24,7 @@ from tests.support.groups.classic_members import ClassicClient
 from tests.support.groups.consumer_members import LEAVE_FOR_A_WHILE, MemberClient, PartitionId
 from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.classic.states import GroupState
+from tidelog.broker.coordinators.groups.consumer import target_assignment
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -41,14 +44,18 @@ indexes = st.integers(0, 20)
 class ConsumerGroupMachine(RuleBasedStateMachine):
     """Members that do what clients do, at random moments."""
 
-    @initialize(assignment_interval_ms=st.sampled_from([0, 1000]))
-    def start(self, assignment_interval_ms: int) -> None:
+    @initialize(assignment_interval_ms=st.sampled_from([0, 1000]), is_large=st.booleans())
+    def start(self, assignment_interval_ms: int, is_large: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if is_large:
+            self.patch.setattr(target_assignment, "ELEMENTS_AT_ONCE_MAX", 0)
         self.coordinator = GroupCoordinatorFixture(
             config=group_config(group_initial_rebalance_delay_ms=0),
             consumer_config=consumer_group_config(
                 group_consumer_assignment_interval_ms=assignment_interval_ms
             ),
         )
+        self.coordinator.holds_computations = True
         self.coordinator.add_partitions("t", 3)
         self.members: list[MemberClient] = []
         self.classic: list[ClassicClient] = []
@@ -157,8 +164,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.coordinator.add_partitions(topic, count)
 
     @rule()
+    def complete_computations(self) -> None:
+        self.coordinator.complete_target_computations()
+
+    @rule()
     def move_coordinator(self) -> None:
         self.coordinator = self.coordinator.reload()
+        self.coordinator.holds_computations = True
         for member in self.classic:
             # The previous coordinator has failed the requests that waited.
             if member.joining is not None or member.syncing is not None:
@@ -231,8 +243,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.coordinator.pass_time(3_000)
             for index in range(len(self.members)):
                 self.heartbeat(index, False, True)
+                self.coordinator.complete_target_computations()
             for member in self.classic:
                 member.step(self.coordinator)
+                self.coordinator.complete_target_computations()
+        self.patch.undo()
         self._check_stable()
 
     def _check_stable(self) -> None:

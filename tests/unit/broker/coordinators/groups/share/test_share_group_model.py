@@ -1,7 +1,8 @@
 """Random members of a share group against the coordinator on virtual time.
 
 Members join, leave, crash, lose responses and change their subscriptions; topics get partitions or are
-created; states are initialized late, fail or lose their result; the coordinator moves.
+created; states are initialized late, fail or lose their result; the coordinator moves. Target assignments are
+computed at once, or in steps that end later.
 
 Invariants after every step
 - only initialized partitions of subscribed topics are assigned;
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,6 +25,7 @@ from tests.support.configs import share_group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tests.support.groups.share_members import LEAVE, ShareClient
 from tests.support.groups.share_members import initialize as report_results
+from tidelog.broker.coordinators.groups.share import target_assignment
 from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
 from tidelog.broker.coordinators.share.persister import InitialState
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -36,11 +39,15 @@ indexes = st.integers(0, 20)
 class ShareGroupMachine(RuleBasedStateMachine):
     """Members that do what share consumers do, at random moments."""
 
-    @initialize(assignment_interval_ms=st.sampled_from([0, 1000]))
-    def start(self, assignment_interval_ms: int) -> None:
+    @initialize(assignment_interval_ms=st.sampled_from([0, 1000]), is_large=st.booleans())
+    def start(self, assignment_interval_ms: int, is_large: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if is_large:
+            self.patch.setattr(target_assignment, "ELEMENTS_AT_ONCE_MAX", 0)
         self.coordinator = GroupCoordinatorFixture(
             share_config=share_group_config(group_share_assignment_interval_ms=assignment_interval_ms)
         )
+        self.coordinator.holds_computations = True
         self.coordinator.add_partitions("t", 3)
         self.coordinator.add_partitions("u", 1)
         self.members: list[ShareClient] = []
@@ -112,8 +119,13 @@ class ShareGroupMachine(RuleBasedStateMachine):
             self.coordinator.add_partitions(topic, count)
 
     @rule()
+    def complete_computations(self) -> None:
+        self.coordinator.complete_target_computations()
+
+    @rule()
     def move_coordinator(self) -> None:
         self.coordinator = self.coordinator.reload()
+        self.coordinator.holds_computations = True
         self.initializing.clear()
 
     @rule(duration_ms=st.sampled_from([100, 1_000, 20_000, 50_000]))
@@ -162,8 +174,10 @@ class ShareGroupMachine(RuleBasedStateMachine):
             self.coordinator.pass_time(3_000)
             for index in range(len(self.members)):
                 self.heartbeat(index, False, False)
+                self.coordinator.complete_target_computations()
                 while self.initializing:
                     self.end_initialization(0)
+        self.patch.undo()
         self._check_stable()
 
     def _check_stable(self) -> None:

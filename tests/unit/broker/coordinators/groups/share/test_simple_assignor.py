@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
-from tidelog.broker.coordinators.groups.share.simple_assignor import ShareMemberSpec, assign
+from tidelog.broker.coordinators.groups.share.simple_assignor import ShareMemberSpec
+from tidelog.broker.coordinators.groups.share.simple_assignor import assign as assign_in_steps
+from tidelog.protocol.steps import run_steps
 
 TOPICS = [UUID(int=number) for number in range(1, 4)]
 SUBSCRIPTIONS = st.frozensets(st.sampled_from(TOPICS), max_size=3)
@@ -18,6 +20,12 @@ ASSIGNABLE = st.dictionaries(
     st.sampled_from(TOPICS), st.frozensets(st.integers(0, 7), max_size=8), max_size=3
 )
 MEMBERS = st.dictionaries(st.sampled_from("abcdefghij"), SUBSCRIPTIONS, min_size=1)
+
+
+def assign(
+    members: Mapping[str, ShareMemberSpec], assignable: Mapping[UUID, frozenset[int]]
+) -> Mapping[str, TargetPartitions]:
+    return run_steps(assign_in_steps(members, assignable))
 
 
 def specs(

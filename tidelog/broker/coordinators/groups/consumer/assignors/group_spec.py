@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 
 class MemberSpec(NamedTuple):
@@ -18,17 +19,15 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """The members in the order of their join, the partitions of each topic, the owner of each partition.
+    """The members in the order of their join, and the partitions of each topic.
 
-    `owners` has the previous target assignment by partition. `is_homogeneous` is true if all members
-    subscribe to the same topics.
+    `is_homogeneous` is true if all members subscribe to the same topics.
     """
 
     members: Mapping[str, MemberSpec]
     is_homogeneous: bool
     partition_counts: Mapping[UUID, int]
-    owners: Mapping[UUID, Mapping[int, str]]
 
 
-Assignor: TypeAlias = Callable[[GroupSpec], Mapping[str, TargetPartitions]]
-"""Returns the new target assignment of each member."""
+Assignor: TypeAlias = Callable[[GroupSpec], Steps[Mapping[str, TargetPartitions]]]
+"""Returns the new target assignment of each member, in steps. The group does not change meanwhile."""

@@ -13,21 +13,26 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 
-def assign_ranges(group: GroupSpec) -> Mapping[str, TargetPartitions]:
+def assign_ranges(group: GroupSpec) -> Steps[Mapping[str, TargetPartitions]]:
     """Return the target assignment of each member."""
     assignment: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in group.members}
-    for subscribed, member_ids in _subscribers(group):
+    for subscribed, member_ids in (yield from _subscribers(group)):
         # Equal topics are assigned equally: their ranges are computed once.
         ranges_of: dict[int, list[tuple[str, frozenset[int]]]] = {}
         for topic_id in subscribed:
             partition_count = group.partition_counts[topic_id]
             ranges = ranges_of.get(partition_count)
             if ranges is None:
-                ranges = ranges_of[partition_count] = list(_ranges(partition_count, member_ids))
+                ranges = ranges_of[partition_count] = []
+                for each in _ranges(partition_count, member_ids):
+                    ranges.append(each)
+                    yield None
             for member_id, indexes in ranges:
                 assignment[member_id][topic_id] = indexes
+                yield None
     return assignment
 
 
@@ -43,7 +48,7 @@ def _ranges(partition_count: int, member_ids: Sequence[str]) -> Iterator[tuple[s
         start = end
 
 
-def _subscribers(group: GroupSpec) -> Iterable[tuple[Iterable[UUID], Sequence[str]]]:
+def _subscribers(group: GroupSpec) -> Steps[Iterable[tuple[Iterable[UUID], Sequence[str]]]]:
     """Return sets of topics, each with their subscribers in the order in which these get partitions."""
     ordered = sorted(group.members, key=lambda each: _order(each, group.members[each].instance_id))
     if group.is_homogeneous:
@@ -52,6 +57,7 @@ def _subscribers(group: GroupSpec) -> Iterable[tuple[Iterable[UUID], Sequence[st
     for member_id in ordered:
         for topic_id in group.members[member_id].subscribed:
             subscribers.setdefault(topic_id, []).append(member_id)
+        yield None
     return [((topic_id,), member_ids) for topic_id, member_ids in subscribers.items()]
 
 

@@ -11,9 +11,10 @@ from tidelog.broker.coordinators.groups.consumer.assignors.range_assignor import
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_heterogeneous import assign_heterogeneous
 from tidelog.broker.coordinators.groups.consumer.assignors.uniform_homogeneous import assign_homogeneous
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 
-def assign_uniformly(group: GroupSpec) -> Mapping[str, TargetPartitions]:
+def assign_uniformly(group: GroupSpec) -> Steps[Mapping[str, TargetPartitions]]:
     """Return the target assignment of each member: equally many partitions, with few moves."""
     if group.is_homogeneous:
         return assign_homogeneous(group)

@@ -17,17 +17,19 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 ROUNDS_MAX: Final = 16
 
 
-def assign_heterogeneous(group: GroupSpec) -> Mapping[str, TargetPartitions]:
+def assign_heterogeneous(group: GroupSpec) -> Steps[Mapping[str, TargetPartitions]]:
     """Return the target assignment of each member."""
     balancer = _Balancer(group)
-    balancer.keep_assigned()
-    balancer.assign_remaining()
-    balancer.balance()
-    return balancer.assignment()
+    yield from balancer.read_subscriptions()
+    yield from balancer.keep_assigned()
+    yield from balancer.assign_remaining()
+    yield from balancer.balance()
+    return (yield from balancer.assignment())
 
 
 class _Balancer:
@@ -38,20 +40,27 @@ class _Balancer:
         self._member_ids = list(group.members)
         self._loads = [0] * len(self._member_ids)
         self._subscribers: dict[UUID, list[int]] = {}
-        for position, member in enumerate(group.members.values()):
+        self._owners: dict[UUID, list[int | None]] = {}
+        self._topics: list[UUID] = []
+
+    def read_subscriptions(self) -> Steps[None]:
+        """Read the subscribers of each topic."""
+        for position, member in enumerate(self._group.members.values()):
             for topic_id in member.subscribed:
                 self._subscribers.setdefault(topic_id, []).append(position)
-        self._owners: dict[UUID, list[int | None]] = {
-            topic_id: [None] * group.partition_counts[topic_id] for topic_id in self._subscribers
-        }
+            yield None
+        for topic_id in self._subscribers:
+            self._owners[topic_id] = [None] * self._group.partition_counts[topic_id]
+        yield None
         # Topics with many partitions for each subscriber first: they decide the balance.
         self._topics = sorted(self._subscribers, key=self._order)
+        yield None
 
     def _order(self, topic_id: UUID) -> tuple[float, int, UUID]:
         count = len(self._subscribers[topic_id])
         return (-self._group.partition_counts[topic_id] / count, count, topic_id)
 
-    def keep_assigned(self) -> None:
+    def keep_assigned(self) -> Steps[None]:
         """Let members keep the partitions of their topics."""
         for position, member in enumerate(self._group.members.values()):
             for topic_id, indexes in member.assigned.items():
@@ -61,8 +70,9 @@ class _Balancer:
                         if index < len(owners) and owners[index] is None:
                             owners[index] = position
                             self._loads[position] += 1
+                    yield None
 
-    def assign_remaining(self) -> None:
+    def assign_remaining(self) -> Steps[None]:
         """Assign each unassigned partition to the subscriber with the fewest partitions."""
         for topic_id in self._topics:
             owners = self._owners[topic_id]
@@ -74,14 +84,20 @@ class _Balancer:
                     heapq.heapreplace(least, (load + 1, position))
                     owners[index] = position
                     self._loads[position] += 1
+                    yield None
+            yield None
 
-    def balance(self) -> None:
+    def balance(self) -> Steps[None]:
         """Move partitions until a round over all topics has moved none."""
         for _ in range(ROUNDS_MAX):
-            if not sum(self._balance_topic(topic_id) for topic_id in self._topics):
+            moved = 0
+            for topic_id in self._topics:
+                moved += yield from self._balance_topic(topic_id)
+                yield None
+            if not moved:
                 return
 
-    def _balance_topic(self, topic_id: UUID) -> int:
+    def _balance_topic(self, topic_id: UUID) -> Steps[int]:
         """Move partitions of one topic between its subscribers. Return their number."""
         subscribers = self._subscribers[topic_id]
         loads = self._loads
@@ -113,9 +129,10 @@ class _Balancer:
             for position in (giver, receiver):
                 heapq.heappush(least, (loads[position], position))
                 heapq.heappush(most, (-loads[position], position))
+            yield None
         return moved
 
-    def assignment(self) -> Mapping[str, TargetPartitions]:
+    def assignment(self) -> Steps[Mapping[str, TargetPartitions]]:
         """Return the partitions of each member."""
         partitions: list[dict[UUID, frozenset[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
@@ -125,6 +142,7 @@ class _Balancer:
                 owned.setdefault(owner, []).append(index)
             for owner, indexes in owned.items():
                 partitions[owner][topic_id] = frozenset(indexes)
+            yield None
         return dict(zip(self._member_ids, partitions, strict=True))
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import Steps
 
 
 class _Room(NamedTuple):
@@ -23,15 +24,10 @@ class _Room(NamedTuple):
     partition_count: int
 
 
-def assign_homogeneous(group: GroupSpec) -> Mapping[str, TargetPartitions]:
+def assign_homogeneous(group: GroupSpec) -> Steps[Mapping[str, TargetPartitions]]:
     """Return the target assignment of each member."""
     subscribed = next(iter(group.members.values())).subscribed
-    unassigned = [
-        (topic_id, index)
-        for topic_id in sorted(subscribed)
-        for index in range(group.partition_counts[topic_id])
-        if index not in group.owners.get(topic_id, {})
-    ]
+    unassigned = yield from _unassigned(group, subscribed)
     total = sum(group.partition_counts[topic_id] for topic_id in subscribed)
     quota, extra = divmod(total, len(group.members))
     assignment: dict[str, TargetPartitions] = {}
@@ -49,7 +45,23 @@ def assign_homogeneous(group: GroupSpec) -> Mapping[str, TargetPartitions]:
             unfilled.append(_Room(member_id, room))
         extra -= has_extra
         assignment[member_id] = kept
-    return _fill(assignment, unfilled, unassigned)
+        yield None
+    return (yield from _fill(assignment, unfilled, unassigned))
+
+
+def _unassigned(group: GroupSpec, subscribed: Set[UUID]) -> Steps[list[tuple[UUID, int]]]:
+    """Return the partitions that are in the previous target of no member."""
+    assigned: dict[UUID, set[int]] = {}
+    for member in group.members.values():
+        for topic_id, indexes in member.assigned.items():
+            assigned.setdefault(topic_id, set()).update(indexes)
+        yield None
+    unassigned = []
+    for topic_id in sorted(subscribed):
+        free = set(range(group.partition_counts[topic_id])) - assigned.get(topic_id, set())
+        unassigned += [(topic_id, index) for index in sorted(free)]
+        yield None
+    return unassigned
 
 
 def _keep(
@@ -75,7 +87,7 @@ def _keep(
 
 def _fill(
     assignment: dict[str, TargetPartitions], unfilled: list[_Room], unassigned: list[tuple[UUID, int]]
-) -> Mapping[str, TargetPartitions]:
+) -> Steps[Mapping[str, TargetPartitions]]:
     """Assign the unassigned partitions to the members below their quota."""
     start = 0
     for member_id, room in unfilled:
@@ -89,5 +101,6 @@ def _fill(
                 topic_id: old.get(topic_id, frozenset()).union(added.get(topic_id, ()))
                 for topic_id in dict.fromkeys((*old, *added))
             }
+        yield None
     assert start >= len(unassigned), "partitions were left unassigned"
     return assignment

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.coordinators.groups.consumer.assignors.group_spec import GroupSpec, MemberSpec
-from tidelog.broker.coordinators.groups.consumer.assignors.registry import ASSIGNORS
+from tidelog.broker.coordinators.groups.consumer.assignors.registry import ASSIGNORS as IN_STEPS
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
+from tidelog.protocol.steps import run_steps
+
+ASSIGNORS = {name: lambda group, assign=assign: run_steps(assign(group)) for name, assign in IN_STEPS.items()}
 
 T, U, V = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -21,10 +24,6 @@ def spec(
     instances: dict[str, str] | None = None,
 ) -> GroupSpec:
     """Return a group of members with their subscriptions and previous assignments."""
-    owners: dict[UUID, dict[int, str]] = {}
-    for member_id, (_, assigned) in members.items():
-        for topic_id, indexes in assigned.items():
-            owners.setdefault(topic_id, {}).update(dict.fromkeys(indexes, member_id))
     subscriptions = [subscribed for subscribed, _ in members.values()]
     return GroupSpec(
         members={
@@ -33,7 +32,6 @@ def spec(
         },
         is_homogeneous=all(each == subscriptions[0] for each in subscriptions),
         partition_counts={topic: counts[topic] for topic in set().union(*subscriptions)},
-        owners=owners,
     )
 
 
