@@ -21,6 +21,10 @@ SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
+METADATA_VERSION_3_4: Final = 8
+METADATA_VERSION_3_6_IV1: Final = 13
+METADATA_VERSION_3_7_IV2: Final = 17
+METADATA_VERSION_4_0_IV1: Final = 23
 METADATA_VERSION_4_3: Final = 30
 
 SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
@@ -69,6 +73,21 @@ def finalized_features(image: MetadataImage, kraft_version: int = 0) -> Finalize
 def _is_supported(name: str, level: int) -> bool:
     supported = SUPPORTED_FEATURES.get(name)
     return supported is not None and supported.lowest <= level <= supported.highest
+
+
+def metadata_version(image: MetadataImage) -> int:
+    """Return the finalized level; the newest one for a cluster that has no records yet."""
+    return image.features.get(METADATA_VERSION, METADATA_VERSION_4_3)
+
+
+def directories_registered(image: MetadataImage) -> bool:
+    """Return whether the metadata has the log directories of brokers and replicas (KIP-858)."""
+    return metadata_version(image) >= METADATA_VERSION_3_7_IV2
+
+
+def cordoned_directories_registered(image: MetadataImage) -> bool:
+    """Return whether the metadata has the cordoned log directories of brokers (KIP-1066)."""
+    return metadata_version(image) >= METADATA_VERSION_4_3
 
 
 def eligible_leader_replicas_enabled(image: MetadataImage) -> bool:

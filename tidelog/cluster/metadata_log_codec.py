@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.cluster.delta import replayed_types
+from tidelog.cluster.features import METADATA_VERSION_4_3
+from tidelog.cluster.record_versions import record_version, supported_record
 from tidelog.protocol.codec import decode, encode_into
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.primitives import read_unsigned_varint, write_unsigned_varint
@@ -29,17 +31,13 @@ RECORD_TYPES: Final[Mapping[int, type[MetadataRecord]]] = {
 }
 
 
-def record_version(record_type: type[MetadataRecord]) -> int:
-    """Return the version for writing records of this type: the newest, as metadata.version 4.3 requires."""
-    highest = record_type.valid_versions.highest
-    assert highest is not None
-    return highest
+def encode_record(record: MetadataRecord, metadata_version: int = METADATA_VERSION_4_3) -> bytes:
+    """Return `record` as a value of the metadata log, in the form of a level of metadata.version.
 
-
-def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """Return `record` as a value of the metadata log; `version` is None for the newest version."""
-    if version is None:
-        version = record_version(type(record))
+    Fields that the level does not have are omitted.
+    """
+    record = supported_record(record, metadata_version)
+    version = record_version(record, metadata_version)
     value = bytearray()
     for number in (FRAME_VERSION, record.record_type, version):
         write_unsigned_varint(value, number)

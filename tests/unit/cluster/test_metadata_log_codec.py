@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.paths import GOLDEN_FILES
-from tidelog.cluster.metadata_log_codec import RECORD_TYPES, decode_record, encode_record, record_version
+from tidelog.cluster.metadata_log_codec import RECORD_TYPES, decode_record, encode_record
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
@@ -47,8 +47,7 @@ def test_every_record_of_kafkas_log_decodes_to_its_type() -> None:
 
 def test_every_record_of_kafkas_log_encodes_to_the_same_bytes() -> None:
     for value in kafkas_values():
-        version = value[2]
-        assert encode_record(decode_record(value), version) == value
+        assert encode_record(decode_record(value)) == value
 
 
 def test_a_record_begins_with_frame_version_type_and_version() -> None:
@@ -58,17 +57,6 @@ def test_a_record_begins_with_frame_version_type_and_version() -> None:
 
 def test_all_types_of_kafka_4_3_are_known() -> None:
     assert sorted(RECORD_TYPES) == [*range(6), *range(7, 13), *range(14, 16), *range(17, 29)]
-
-
-def test_records_are_written_in_their_newest_version() -> None:
-    assert {
-        number: record_version(each) for number, each in RECORD_TYPES.items() if record_version(each)
-    } == {
-        0: 4,
-        3: 2,
-        5: 2,
-        17: 3,
-    }
 
 
 @pytest.mark.parametrize(

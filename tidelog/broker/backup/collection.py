@@ -19,6 +19,7 @@ from tidelog.broker.backup.archive import ClusterBackup, CommittedOffset, Partit
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.raft.snapshot_format import SnapshotHead, snapshot_batches
 from tidelog.clients.admin.admin import Admin, OffsetSpec
+from tidelog.cluster.features import metadata_version
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.image_records import image_records
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
@@ -36,7 +37,13 @@ def metadata_snapshot(image: MetadataImage, now_ms: int) -> bytes:
     Call it in a thread: images may be large.
     """
     records = image_records(replace(image, delegation_tokens={}))
-    batches = snapshot_batches(records, SnapshotHead(now_ms), epoch=image.epoch, now_ms=now_ms)
+    batches = snapshot_batches(
+        records,
+        SnapshotHead(now_ms),
+        epoch=image.epoch,
+        now_ms=now_ms,
+        metadata_version=metadata_version(image),
+    )
     return b"".join(batches)
 
 

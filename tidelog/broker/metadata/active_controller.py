@@ -13,19 +13,22 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.base.dataclass import dataclass
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.features import metadata_version
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.metadata_loader import MetadataLoader, PublishedChange
 from tidelog.cluster.quorum.effects import RecordsAppended
+from tidelog.cluster.record_versions import supported_record
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps, run_steps
+from tidelog.protocol.steps import Steps, map_items, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +181,10 @@ class ActiveController:
         base_offset = end_offset = self._end_offset()
         loader = self._loader
         batches = []
-        for records in result.batches():
-            values = yield from encode_records(records)
+        for written in result.batches():
+            level = metadata_version(loader.image)
+            records = yield from map_items(partial(supported_record, metadata_version=level), written)
+            values = yield from encode_records(records, level)
             loader = loader.fork()
             steps = yield from loader.load(records, end_offset, self.epoch)
             batches.append(PreparedBatch(values, steps, loader))

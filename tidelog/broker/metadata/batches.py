@@ -51,10 +51,10 @@ def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
         )
 
 
-def encode_records(records: Sequence[MetadataRecord]) -> Steps[list[bytes]]:
-    """Return the encoded values of the records of one batch."""
+def encode_records(records: Sequence[MetadataRecord], metadata_version: int) -> Steps[list[bytes]]:
+    """Return the encoded values of the records of one batch, in the form of a level of metadata.version."""
     try:
-        values = yield from map_items(encode_record, records)
+        values = yield from map_items(lambda record: encode_record(record, metadata_version), records)
     except ValueError as error:
         # A config value may have become longer than Kafka's strings by APPEND operations.
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -21,6 +21,7 @@ from tidelog.base.dataclass import dataclass
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import SnapshotHead, snapshot_batches
 from tidelog.broker.raft.steps import Callback
+from tidelog.cluster.features import metadata_version
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_records import image_records
 from tidelog.cluster.quorum.log import SnapshotId
@@ -153,7 +154,13 @@ class Snapshotter:
         now_ms = self._clock.wall_ms()
 
         def write() -> None:
-            batches = snapshot_batches(image_records(image), head, epoch=epoch, now_ms=now_ms)
+            batches = snapshot_batches(
+                image_records(image),
+                head,
+                epoch=epoch,
+                now_ms=now_ms,
+                metadata_version=metadata_version(image),
+            )
             self._log.snapshots.write(snapshot_id, batches)
 
         return write

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tidelog.base.dataclass import dataclass
+from tidelog.cluster.features import METADATA_VERSION_4_3
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
 from tidelog.cluster.quorum.control import snapshot_footer_batch, snapshot_header_batch
 from tidelog.protocol.batch import BatchHeader, crc_is_valid, iterate_headers, read_header
@@ -52,9 +53,14 @@ class SnapshotHead:
 
 
 def snapshot_batches(
-    records: Iterable[MetadataRecord], head: SnapshotHead, *, epoch: LeaderEpoch, now_ms: int
+    records: Iterable[MetadataRecord],
+    head: SnapshotHead,
+    *,
+    epoch: LeaderEpoch,
+    now_ms: int,
+    metadata_version: int = METADATA_VERSION_4_3,
 ) -> Iterator[bytearray]:
-    """Yield the batches of a snapshot in `epoch`, in order."""
+    """Yield the batches of a snapshot in `epoch`, in order; records have the form of `metadata_version`."""
     first = snapshot_header_batch(
         last_contained_log_timestamp=head.last_contained_log_timestamp,
         kraft_version=head.kraft_version,
@@ -66,7 +72,7 @@ def snapshot_batches(
     offset = read_header(first).next_offset
     builder = BatchBuilder(base_offset=offset, leader_epoch=epoch)
     for record in records:
-        builder.append(now_ms, None, encode_record(record))
+        builder.append(now_ms, None, encode_record(record, metadata_version))
         offset += 1
         if builder.estimated_size_bytes >= BATCH_BYTES:
             yield builder.build()

@@ -12,7 +12,8 @@ all nodes of a cluster stop at the same time, no controller remains for the last
 
 One task sends one request at a time: registrations until one succeeds, then heartbeats. A failed request is
 repeated after a pause that grows. A heartbeat that is refused (the broker was unregistered, another process
-has its id) is repeated too, as in Kafka: only a new start registers again. Two failures are fatal: no
+has its id) is repeated too, as in Kafka: only a new start registers again. The same registration is sent once
+more when an upgrade of metadata.version lets the controller store more of it. Two failures are fatal: no
 successful registration in time, and a failed directory that the controller has not received in time.
 
 Source: KIP-631, KIP-841, KIP-858; BrokerLifecycleManager of Apache Kafka 4.3.
@@ -127,6 +128,7 @@ class BrokerLifecycle:
         self._failures = 0
         self._last_failure = "no response"
         self._is_ready = False
+        self._must_register_again = False
         self._is_shutdown_reported = False
         self._next_attempt = asyncio.Event()
         """Set to end the pause before the next request."""
@@ -181,6 +183,11 @@ class BrokerLifecycle:
         if self._directories.replace_cordoned(directory_ids):
             self._send_heartbeat_soon()
 
+    def register_again(self) -> None:
+        """Send the registration once more: the controller can now store more of it."""
+        self._must_register_again = self._is_registered
+        self._next_attempt.set()
+
     # ---- stopping
 
     async def shut_down(self, timeout_ms: int) -> bool:
@@ -230,7 +237,8 @@ class BrokerLifecycle:
         while not self._has_ended:
             self._next_attempt.clear()
             try:
-                delay_ms = await (self._heartbeat() if self._is_registered else self._register())
+                must_register = self._must_register_again or not self._is_registered
+                delay_ms = await (self._register() if must_register else self._heartbeat())
                 self._failures = 0
             except Exception as error:
                 delay_ms = self._on_failure(error)
@@ -272,6 +280,7 @@ class BrokerLifecycle:
     async def _register(self) -> int:
         response = await self._request(self._registration, BrokerRegistrationResponse)
         self.broker_epoch = response.broker_epoch
+        self._must_register_again = False
         logger.info("Broker %d registered, epoch %d", self._registration.broker_id, self.broker_epoch)
         if not self._registered.done():
             self._registered.set_result(self.broker_epoch)

@@ -23,6 +23,7 @@ from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.clients.transport.failures import failure, known_code
+from tidelog.cluster.features import directories_registered
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replica_directories import LOST
 from tidelog.protocol.errors import KafkaError
@@ -72,11 +73,15 @@ class DirectoryAssignments:
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Check the partitions with a new role, and those that have failed."""
+        if not directories_registered(image):
+            return
         self._add_lost(changes.failed, image)
         self.check((*changes.leaders, *changes.followers), image)
 
     def check(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
-        """Report the partitions whose directory differs from the metadata."""
+        """Report the partitions whose directory differs from the metadata, if it has directories."""
+        if not directories_registered(image):
+            return
         for partition in partitions:
             topic = image.topics_by_id.get(partition.topic_id)
             index = partition.topic_partition.partition

@@ -21,6 +21,8 @@ from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import open_connection
 from tidelog.clients.transport.connection import BrokerConnection
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.features import directories_registered
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.protocol.ids import BrokerId
@@ -74,6 +76,11 @@ class NodeReplication:
         partitions = self._replicas.partitions.values()
         self.fetchers.start(partitions)
         self.assignments.check(partitions, self._image())
+
+    def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """After an upgrade of metadata.version, report the directories of all replicas."""
+        if directories_registered(image) and not directories_registered(delta.base):
+            self.assignments.check(self._replicas.partitions.values(), image)
 
     async def close(self) -> None:
         """End the fetchers and the directory assignments."""

@@ -16,9 +16,10 @@ from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionOfTopic, PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.features import METADATA_VERSION, directories_registered, metadata_version
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.replica_directories import is_online
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -35,8 +36,12 @@ def assign_replicas_to_directories(
 ) -> Steps[ControllerResult[AssignReplicasToDirsResponse]]:
     """Record the directories of replicas; every partition has its own outcome.
 
-    Errors: KafkaError STALE_BROKER_EPOCH if the broker's registration has another epoch.
+    Errors: KafkaError UNSUPPORTED_VERSION below metadata.version 17 (3.7-IV2), STALE_BROKER_EPOCH if the
+    broker's registration has another epoch.
     """
+    if not directories_registered(image):
+        text = f"Directory assignment is not supported at {METADATA_VERSION} {metadata_version(image)}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     broker = current_registration(image, request.broker_id, request.broker_epoch)
     updates = PartitionUpdates(image, settings, removed_broker=None)
     offline: list[PartitionOfTopic] = []

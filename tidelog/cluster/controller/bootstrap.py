@@ -1,6 +1,7 @@
 """The first records of a new cluster: its feature levels, and one value of min.insync.replicas.
 
-They are in a transaction, so that an incomplete start never takes effect.
+They are in a transaction, so that an incomplete start never takes effect. Levels of metadata.version without
+transactions have one batch of the same records instead.
 
 Source: ActivationRecordsGenerator of Apache Kafka 4.3.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.cluster.features import BOOTSTRAP_LEVELS
+from tidelog.cluster.features import BOOTSTRAP_LEVELS, METADATA_VERSION, METADATA_VERSION_3_6_IV1
 from tidelog.cluster.image import ResourceType
 from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
@@ -44,11 +45,20 @@ def bootstrap_records(
         name=_MIN_INSYNC_REPLICAS,
         value=str(min_insync_replicas),
     )
-    return (
-        BeginTransactionRecord(name="bootstrap"),
+    records = (
         *(feature_records() if format_records is None else format_records),
         *(() if _has_min_insync_replicas(format_records or ()) else (config,)),
-        EndTransactionRecord(),
+    )
+    if not _has_transactions(records):
+        return records
+    return (BeginTransactionRecord(name="bootstrap"), *records, EndTransactionRecord())
+
+
+def _has_transactions(records: Sequence[MetadataRecord]) -> bool:
+    return all(
+        record.feature_level >= METADATA_VERSION_3_6_IV1
+        for record in records
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
     )
 
 

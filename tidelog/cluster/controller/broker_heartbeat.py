@@ -25,6 +25,7 @@ from tidelog.cluster.controller.partition_scans import leads_any_partition
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.features import cordoned_directories_registered
 from tidelog.cluster.image import BrokerImage, MetadataImage
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -72,7 +73,8 @@ def broker_heartbeat(
         records += yield from broker_changes.offline_directory_records(
             changed_image, settings, broker, request.offline_log_dirs
         )
-    records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
+    if cordoned_directories_registered(image):
+        records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
     is_shutting_down = next_state is BrokerState.CONTROLLED_SHUTDOWN
     reply = HeartbeatReply(
         is_caught_up=request.current_metadata_offset >= broker.epoch,

@@ -35,7 +35,7 @@ _DISABLED: Final = FeatureRange(0, 0)
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 # Levels of metadata.version in which the format of some record changed.
-_LEVELS_WITH_CHANGED_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+LEVELS_WITH_CHANGED_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 # feature and level -> feature and level that it requires.
 _DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[str, int]]] = {
@@ -117,7 +117,7 @@ def _check_direction(update: FeatureUpdateKey, current: int) -> None:
 
 def _check_metadata_version(update: FeatureUpdateKey, current: int) -> None:
     level = update.max_version_level
-    if not any(level < each <= current for each in _LEVELS_WITH_CHANGED_RECORDS):
+    if not any(level < each <= current for each in LEVELS_WITH_CHANGED_RECORDS):
         return
     if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
         raise _invalid_update(update, "unsafe downgrades of the metadata are not supported")

@@ -35,6 +35,7 @@ from tidelog.cluster.controller.result import (
     ControllerResult,
 )
 from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.features import METADATA_VERSION_4_3
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -71,7 +72,7 @@ def set_config(value: str) -> Callable[[MetadataImage], ControllerResult[int]]:
 def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
     """Append a batch without any check, as a former leader of epoch 1."""
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
-    for value in run_steps(encode_records(records)):
+    for value in run_steps(encode_records(records, METADATA_VERSION_4_3)):
         builder.append(5, None, value)
     log.append(builder.build(), 1)
 

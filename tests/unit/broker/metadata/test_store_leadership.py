@@ -21,6 +21,7 @@ from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.steps import Callback
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.cluster.features import METADATA_VERSION_4_3
 from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.batch_builder import BatchBuilder
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
     """Append a batch without any check, as a former leader of epoch 1."""
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
-    for value in run_steps(encode_records(records)):
+    for value in run_steps(encode_records(records, METADATA_VERSION_4_3)):
         builder.append(5, None, value)
     log.append(builder.build(), 1)
 

@@ -137,6 +137,26 @@ async def test_kip_1066_cordoned_and_uncordoned_directories_are_reported() -> No
         await eventually(lambda: beats[-1].cordoned_log_dirs == ())
 
 
+async def test_the_same_registration_is_sent_once_more_and_the_broker_keeps_running() -> None:
+    async with running_node() as running:
+        running.lifecycle.register_again()
+        await eventually(lambda: len(running.controller.registrations) == 2)
+        first, second = running.controller.registrations
+        assert second == first
+        count = len(running.controller.heartbeats)
+        await eventually(lambda: len(running.controller.heartbeats) > count + 1)
+        assert len(running.controller.registrations) == 2
+        assert state_of(running.lifecycle) is BrokerState.RUNNING
+
+
+async def test_a_registration_that_is_in_progress_is_not_repeated() -> None:
+    async with node() as running:
+        running.lifecycle.register_again()
+        await running.lifecycle.wait_until_registered()
+        await eventually(lambda: running.controller.heartbeats)
+        assert len(running.controller.registrations) == 1
+
+
 async def test_a_broker_registers_catches_up_reports_that_it_is_ready_and_is_unfenced() -> None:
     async with node() as running:
         lifecycle = running.lifecycle

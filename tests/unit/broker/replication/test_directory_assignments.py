@@ -18,6 +18,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
@@ -66,6 +67,19 @@ async def test_a_replica_in_another_directory_than_recorded_is_reported() -> Non
     await eventually(lambda: channel.requests)
     assert channel.assignments_by_directory() == {FIRST: 2, SECOND: 2}
     assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (NODE, 101)
+    await assignments.close()
+
+
+async def test_nothing_is_reported_below_metadata_version_3_7_iv2_and_all_after_the_upgrade() -> None:
+    replicas, channel, assignments = assignments_fixture()
+    replicas.replay(FeatureLevelRecord(name="metadata.version", feature_level=16))
+    replicas.create("t", 4)
+    await loop_iterations(10)
+    assert channel.requests == []
+    replicas.replay(FeatureLevelRecord(name="metadata.version", feature_level=17))
+    assignments.check(replicas.manager.partitions.values(), replicas.image)
+    await eventually(lambda: channel.requests)
+    assert channel.assignments_by_directory() == {FIRST: 2, SECOND: 2}
     await assignments.close()
 
 

@@ -17,6 +17,7 @@ from tests.support.metadata.images import (
 )
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
+from tidelog.cluster.features import METADATA_VERSION
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.cluster.replica_directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     RequestPartitionData,
     RequestTopicData,
 )
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
@@ -67,6 +69,14 @@ def assign(
     assert (directory_response.id, topic_response.topic_id) == (directory, topic.topic_id)
     assert [each.partition_index for each in topic_response.partitions] == list(indexes)
     return [each.error_code for each in topic_response.partitions], after
+
+
+def test_assignments_are_refused_by_a_metadata_version_without_directories() -> None:
+    level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=16)
+    image = image_after_records([level], image_with_directories(), offset=501)
+    with pytest.raises(KafkaError) as error:
+        assign(image, SECOND, 0)
+    assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_an_assignment_is_recorded_once() -> None:

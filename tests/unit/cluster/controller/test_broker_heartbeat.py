@@ -12,6 +12,7 @@ from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     CLUSTER_ID,
     creatable,
+    image_after_records,
     image_after_result,
     image_with_brokers,
     with_topics,
@@ -20,11 +21,13 @@ from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
 from tidelog.cluster.controller.brokers import register_broker, supported_features, unregister_broker
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.features import METADATA_VERSION
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 from tidelog.protocol.messages.create_topics import CreatableTopic
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
@@ -363,6 +366,14 @@ def test_cordoned_directories_are_recorded_once() -> None:
     cluster.heartbeat(1)
     assert cluster.image.offset == offset
     cluster.heartbeat(1, cordoned_log_dirs=())
+    assert cluster.image.brokers[1].cordoned_log_dirs == ()
+
+
+def test_cordoned_directories_are_not_recorded_below_metadata_version_4_3() -> None:
+    cluster = brokers(1)
+    level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=29)
+    cluster.image = image_after_records([level], cluster.image, cluster.image.offset)
+    cluster.heartbeat(1, cordoned_log_dirs=cluster.image.brokers[1].log_dirs)
     assert cluster.image.brokers[1].cordoned_log_dirs == ()
 
 

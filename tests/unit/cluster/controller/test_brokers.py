@@ -26,7 +26,7 @@ from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.producer_ids import allocate_producer_ids
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from tidelog.cluster.features import SUPPORTED_FEATURES, finalized_features
+from tidelog.cluster.features import METADATA_VERSION, SUPPORTED_FEATURES, finalized_features
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -106,6 +106,13 @@ def test_only_the_latest_registration_counts(broker: int, epoch: int, code: Erro
 )
 def test_an_invalid_registration_is_refused(request_: BrokerRegistrationRequest, code: ErrorCode) -> None:
     assert refusal(NEW_CLUSTER, request_) is code
+
+
+def test_a_registration_needs_directories_only_if_the_metadata_version_has_them() -> None:
+    level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=16)
+    image = image_after_records([level], NEW_CLUSTER, offset=9)
+    (record,) = register(image, replace(REQUEST, log_dirs=())).records
+    assert isinstance(record, RegisterBrokerRecord) and record.log_dirs == ()
 
 
 def test_a_broker_id_with_a_live_session_is_refused_to_another_process() -> None:

@@ -275,6 +275,7 @@ async def _serve(
 
     def subscribe_to_metadata() -> None:
         broker.store.subscribe(subscriber.on_metadata_changed)
+        broker.store.subscribe(replication.on_metadata_changed)
         broker.store.subscribe(history.on_metadata_changed)
         broker.store.subscribe(parts.producer_ids.on_metadata_changed)
         broker.store.subscribe(on_changed_quotas(network.quotas.update))

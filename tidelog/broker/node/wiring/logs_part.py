@@ -20,7 +20,11 @@ from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
+from tidelog.cluster.features import (
+    cordoned_directories_registered,
+    directories_registered,
+    metadata_version,
+)
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.log_directory import LogDirectory
@@ -100,8 +104,10 @@ class LogsPart:
         self._report_failed_directories()
         image = self._store.image
         self._cordon(self._context.config, image)
+        self._complete_registration(image)
         self.manager.retire_strays(self.replicas.assigned_partitions(image), now_ms)
         self._store.subscribe(self.throttles.apply)
+        self._store.subscribe(self._apply_metadata_version)
         self._store.subscribe(self._apply_settings)
         self._store.subscribe(self._apply_partitions)
         await self.log_work.wait_until_done()
@@ -151,6 +157,18 @@ class LogsPart:
         if any(kind == ResourceType.TOPIC and name in existing for kind, name in delta.changed_configs):
             self.cleaner.search_now()
 
+    def _apply_metadata_version(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """After an upgrade of metadata.version, report what the metadata could not have before."""
+        if not self._is_closed and metadata_version(image) != metadata_version(delta.base):
+            self._cordon(self.dynamic_config.current, image)
+            self._complete_registration(image)
+
+    def _complete_registration(self, image: MetadataImage) -> None:
+        """Register again if the metadata has log directories, but not yet those of this broker."""
+        registered = image.brokers.get(self._context.config.node_id)
+        if registered is not None and not registered.log_dirs and directories_registered(image):
+            self._lifecycle.register_again()
+
     def _apply_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply changed dynamic configs of this broker, before the partitions are updated."""
         if self._is_closed or not self.dynamic_config.apply(delta, image):
@@ -165,7 +183,7 @@ class LogsPart:
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
         """Cordon directories: no new partitions in them; report them if metadata.version has KIP-1066."""
         self.manager.cordon(config.cordoned_directories)
-        if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
+        if cordoned_directories_registered(image):
             ids = self._context.log_directory_ids
             self._lifecycle.report_cordoned_directories(
                 ids[path] for path in config.cordoned_directories if path in ids
