@@ -351,8 +351,11 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
         finally:
             core.end_turn()
-        self._flush(writer)
-        turns.on_turn_ended(self._clock.monotonic_ns() - began_ns)
+        if core.state is _READING and turns.follows_another(began_ns):
+            turns.send_later(self._send_responses, began_ns)
+        else:
+            self._flush(writer)
+        turns.on_turn_ended(began_ns)
         if started_ns > turn_ends_ns and (handled > 1 or core.buffer.has_frame()):
             self._schedule(is_busy=True)
         self._update_reading()
@@ -419,6 +422,14 @@ class Connection(asyncio.BufferedProtocol):
         if writer.is_blocked:
             self.times.on_blocked()
             self._resources.response_memory.add(self, writer.memory_bytes)
+
+    def _send_responses(self) -> None:
+        """Send the responses of the last turn; called by Turns."""
+        if self._writer is None or self.core.state >= _CLOSING:
+            return
+        self._flush(self._writer)
+        if self.core.state is not _READING:
+            self._close_if_complete()
 
     def _on_writer_ready(self) -> None:
         """Handle requests again: the writer has sent its queue."""

@@ -39,8 +39,11 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 JOIN_BYTES: Final = 128 * 1024
 TURN_BYTES: Final = 2 * 1024 * 1024
 """The bytes that one connection may send before the loop serves other connections."""
-COPY_BYTES: Final = TURN_BYTES // 2
-"""The same for bytes in memory: to copy them to the socket takes about 1 ms, sendfile less."""
+COPY_BYTES: Final = 1024 * 1024
+"""A larger part of a response bypasses the transport, which would copy it at once."""
+COPY_COST: Final = 8
+"""A byte in memory counts as so many bytes of a file: the kernel may need new memory for its copy, and then
+takes 3 ms for 1 MiB."""
 READ_BYTES: Final = 256 * 1024
 
 
@@ -319,14 +322,14 @@ class ResponseWriter:
                     part.close(self._descriptors)
                 budget -= sent
             else:
-                piece = part[:COPY_BYTES]
+                piece = part[: -(-budget // COPY_COST)]
                 is_last = len(queue) == 1 and len(piece) == len(part)
                 sent = self._socket.send(piece, 0 if is_last else socket.MSG_MORE)
                 if sent == len(part):
                     queue.popleft()
                 else:
                     queue[0] = part[sent:]
-                budget -= sent * (TURN_BYTES // COPY_BYTES)
+                budget -= sent * COPY_COST
 
     def _send_through_transport(self) -> None:
         queue, budget = self._queue, TURN_BYTES

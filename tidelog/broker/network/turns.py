@@ -17,6 +17,10 @@ The more connections wait, the shorter are their turns: all of them are served w
 single requests take longer. While few are busy, their turns are long, because it is cheaper to handle a large
 request at once, while it is in the processor's cache.
 
+The responses of turns that follow each other are collected, and sent one directly after the other. A response
+wakes up its client, which takes the kernel as long as a fifth of a small request. A client that gets several
+responses at once is woken up once. The response of a turn for which the loop has waited is sent at once.
+
 I/O: none but the clock; `call_soon` is the loop's.
 """
 
@@ -37,6 +41,11 @@ LONG_TURNS_MAX: Final = ROUND_NS // TURN_NS_MAX
 """While fewer connections wait, each turn may take TURN_NS_MAX."""
 CLOSE_NS: Final = 40_000
 """The time that the loop and the kernel take to close a connection, after the callback that closes it."""
+
+PAUSE_NS: Final = 10_000
+"""The loop takes less from the end of a turn to the start of the next one, unless it waits for input."""
+COLLECTED_NS: Final = 500_000
+"""Responses are collected during this time at most, and during the turn in which it ends."""
 
 RESUMED_READ_NS: Final = 200_000
 """The time of a read of 256 KiB to new memory, which follows the turn of a connection that was not read."""
@@ -64,6 +73,9 @@ class Turns:
         "_idle",
         "_is_scheduled",
         "_read_began_ns",
+        "_turn_ended_ns",
+        "_unsent",
+        "_unsent_since_ns",
         "spent_ns",
     )
 
@@ -78,6 +90,10 @@ class Turns:
         self._read_began_ns = 0
         """The start time of the current or last read; there is one at a time."""
         self.spent_ns = 0
+        self._turn_ended_ns = 0
+        self._unsent: deque[Callable[[], None]] = deque()
+        """The functions that send the responses which are collected."""
+        self._unsent_since_ns = 0
 
     def turn_ns(self) -> int:
         """Return how long the turn of a connection may take now."""
@@ -89,9 +105,7 @@ class Turns:
     def enqueue(self, connection: ScheduledConnection, *, is_busy: bool) -> None:
         """Call `next_turn` of the connection later, after the connections that already wait."""
         (self._busy if is_busy else self._idle).append(connection)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._call_soon(self._run)
+        self._schedule()
 
     def on_read_began(self) -> None:
         """Measure the read of one connection, which begins now."""
@@ -101,9 +115,24 @@ class Turns:
         """Count the time since the read began."""
         self.spent_ns += self._clock.monotonic_ns() - self._read_began_ns
 
-    def on_turn_ended(self, elapsed_ns: int) -> None:
-        """Count the time of a turn."""
-        self.spent_ns += elapsed_ns
+    def follows_another(self, began_ns: int) -> bool:
+        """Return whether a turn that began at `began_ns` follows another one without a pause."""
+        return began_ns - self._turn_ended_ns < PAUSE_NS
+
+    def send_later(self, send: Callable[[], None], began_ns: int) -> None:
+        """Call `send` for the responses of a turn that began at `began_ns`, together with those of others."""
+        unsent = self._unsent
+        if not unsent:
+            self._unsent_since_ns = began_ns
+            self._schedule()
+        unsent.append(send)
+        if began_ns - self._unsent_since_ns >= COLLECTED_NS:
+            self._send()
+
+    def on_turn_ended(self, began_ns: int) -> None:
+        """Count the time of a turn that began at `began_ns`."""
+        now_ns = self._turn_ended_ns = self._clock.monotonic_ns()
+        self.spent_ns += now_ns - began_ns
 
     def on_read_resumed(self) -> None:
         """Count the time of the read that the connection's turn makes possible."""
@@ -118,14 +147,27 @@ class Turns:
         """Serve the queues as they are now; connections that are added meanwhile wait for the next call."""
         self._end_ns = self._clock.monotonic_ns() + SLICE_NS
         try:
+            self._send()
             self._serve(self._idle)
             self._serve(self._busy)
+            self._send()
         finally:
             # In `finally`: if one connection fails, the loop logs the error, and the others are served.
             self.spent_ns = 0
-            self._is_scheduled = bool(self._idle or self._busy)
-            if self._is_scheduled:
-                self._call_soon(self._run)
+            self._is_scheduled = False
+            if self._idle or self._busy or self._unsent:
+                self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._run)
+
+    def _send(self) -> None:
+        """Send the responses that have been collected."""
+        unsent = self._unsent
+        while unsent:
+            unsent.popleft()()
 
     def _serve(self, queue: deque[ScheduledConnection]) -> None:
         for _ in range(len(queue)):

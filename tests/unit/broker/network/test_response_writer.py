@@ -21,7 +21,7 @@ from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.network.response_writer import COPY_BYTES, SENDFILE_BYTES, TURN_BYTES, ResponseWriter
+from tidelog.broker.network.response_writer import COPY_COST, SENDFILE_BYTES, TURN_BYTES, ResponseWriter
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
@@ -109,7 +109,7 @@ async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File,
 
 
 @on_both_loops
-async def test_large_bytes_are_copied_to_the_socket_in_pieces_of_one_mebibyte(content: bytes) -> None:
+async def test_large_bytes_are_copied_to_the_socket_in_pieces_of_256_kib(content: bytes) -> None:
     sizes: list[int] = []
 
     class RecordingSocket(socket.socket):
@@ -131,7 +131,7 @@ async def test_large_bytes_are_copied_to_the_socket_in_pieces_of_one_mebibyte(co
     while len(received) < 4 + len(content):
         received += await loop.sock_recv(peer, 300_000)
     assert digest(bytes(received)) == digest(b"head" + content)
-    assert max(sizes) == COPY_BYTES and not transport.sent
+    assert max(sizes) == TURN_BYTES // COPY_COST == 256 * 1024 and not transport.sent
     await eventually(lambda: not writer.is_blocked)
     writer.close()
     watcher.close()
