@@ -56,7 +56,7 @@ test: $(STAMP) ## run everything that CI checks, except the clients that need Ja
 	@$(MAKE) --no-print-directory unit
 
 # Tests of tests/interop cannot run together with tests/kafka, which hides the package of kafka-python.
-JAVA_CLIENT_TESTS := $(patsubst %,tests/kafka/test_%.py,consumer_groups share_consumers streams_protocols share_group_tools streams_group_tools)
+JAVA_CLIENT_TESTS := $(patsubst %,tests/kafka/test_%.py,consumer_groups consumer_group_tools share_consumers streams_protocols share_group_tools streams_group_tools)
 
 java-clients: export TIDELOG_KAFKA_JARS := $(KAFKA_JARS)
 java-clients: $(STAMP)

@@ -127,7 +127,10 @@ class GroupWork:
 
     def run(self, tool: str, *arguments: str) -> None:
         """Run a program."""
-        self.transcript.run(tool, *arguments)
+        if tool == "kafka-share-groups":
+            self.transcript.run_groups_tool(tool, *arguments)
+        else:
+            self.transcript.run(tool, *arguments)
 
     def consume(self, topic: str, count: int, *options: str) -> None:
         """Consume as a member of the group."""

@@ -148,4 +148,4 @@ class GroupWork:
 
     def run(self, *arguments: str) -> None:
         """Run the program."""
-        self.transcript.run("kafka-streams-groups", *arguments)
+        self.transcript.run_groups_tool("kafka-streams-groups", *arguments)

@@ -15,6 +15,8 @@ from tests.reference_software.kafka_programs import Engine
 _ADDRESS: Final = re.compile(r"(127\.0\.0\.1|localhost):\d+")
 _TIME_OF_LOG: Final = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\]")
 
+TOOL_TIMEOUT_MS: Final = "60000"
+
 Entry = tuple[str, ...]
 """A program and its arguments, its exit code, and its lines."""
 
@@ -26,6 +28,10 @@ class Transcript:
     tools: KafkaTools
     variable: re.Pattern[str]
     entries: list[Entry] = field(default_factory=list)
+
+    def run_groups_tool(self, tool: str, *arguments: str) -> None:
+        """Run a program for groups, whose requests may take longer than its default of five seconds."""
+        self.run(tool, *arguments, "--timeout", TOOL_TIMEOUT_MS)
 
     def run(self, tool: str, *arguments: str) -> None:
         """Run a program; keep its lines, sorted and without ids, ports, times and stack traces."""
