@@ -262,7 +262,7 @@ class ReplicaFetcher:
     # -- actions
 
     async def _perform_all(self, actions: list[Action]) -> None:
-        self._report_newer_epochs(actions)
+        self._report_errors(actions)
         size_bytes = 0
         for action in actions:
             if size_bytes > _BYTES_PER_TURN:
@@ -297,7 +297,6 @@ class ReplicaFetcher:
     def _perform(self, action: Action) -> None:
         """Perform one action, unless the partition has another leader or role by now."""
         if isinstance(action, PartitionDelayed | PartitionFailed):
-            self._report(action)
             return
         # Since the previous action, the partition may have changed its leader or become leader itself.
         partition = action.partition
@@ -362,53 +361,48 @@ class ReplicaFetcher:
         else:
             next_action = self.core.on_auxiliary_fetched(action, epochs, producers, self._now_ms())
         if next_action is not None:
+            self._report_errors([next_action])
             self._perform(next_action)
         self._wake_event.set()
 
     def _on_action_failed(self, action: LogAction, error: KafkaError) -> None:
         outcome = self.core.on_action_failed(action, error, self._now_ms())
         if outcome is not None:
-            self._report(outcome)
+            self._report_errors([outcome])
 
-    def _report(self, action: PartitionDelayed | PartitionFailed) -> None:
-        """Log why a partition is not copied; repeat it only when the reason changes."""
+    def _report_errors(self, actions: Iterable[Action]) -> None:
+        """Log why partitions are not copied: one line for all partitions with the same reason.
+
+        When a node stops, all of its partitions get new leaders at the same time. An error is repeated only
+        when it changes.
+        """
+        groups: dict[tuple[type[Action], ErrorCode, str], list[TopicPartition]] = {}
+        for action in actions:
+            if isinstance(action, PartitionDelayed | PartitionFailed) and self._is_new(action):
+                key = (type(action), action.code, action.reason)
+                groups.setdefault(key, []).append(action.partition.topic_partition)
+        for (kind, code, reason), partitions in groups.items():
+            count = count_text(len(partitions), "partition")
+            names = ", ".join(map(str, partitions[:_NAMES_MAX])) + ", ..." * (len(partitions) > _NAMES_MAX)
+            if kind is PartitionFailed:
+                # A leader of a newer epoch is normal: it is elected before this node has the metadata.
+                level = logging.INFO if code is ErrorCode.FENCED_LEADER_EPOCH else logging.WARNING
+                text = "%s has failed for %s (%s): %s; not fetched until the metadata changes"
+                logger.log(level, text, str(self).capitalize(), count, names, reason)
+            else:
+                cause = f"{code.name}: {reason}" if reason else code.name
+                logger.info("Error in %s for %s (%s): %s; retrying", self, count, names, cause)
+
+    def _is_new(self, action: PartitionDelayed | PartitionFailed) -> bool:
+        """Count a failed restart from remote storage; return whether the error has not been logged yet."""
         topic_partition = action.partition.topic_partition
         if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self.remote_restart_errors += 1
         if isinstance(action, PartitionFailed):
-            if action.code is ErrorCode.FENCED_LEADER_EPOCH:
-                return
-            logger.warning(
-                "Partition %s has failed in %s: %s; it is not fetched until its metadata changes",
-                topic_partition,
-                self,
-                action.reason,
-            )
-        elif self._reported_errors.get(topic_partition) is not action.code:
-            self._reported_errors[topic_partition] = action.code
-            reason = f": {action.reason}" if action.reason else ""
-            logger.info(
-                "Error for partition %s in %s: %s%s; retrying",
-                topic_partition,
-                self,
-                action.code.name,
-                reason,
-            )
-
-    def _report_newer_epochs(self, actions: Iterable[Action]) -> None:
-        """Log one line for all partitions whose leader was elected before this node has the metadata.
-
-        This is normal, and concerns all partitions of a node that stops.
-        """
-        waiting = [
-            str(action.partition.topic_partition)
-            for action in actions
-            if isinstance(action, PartitionFailed) and action.code is ErrorCode.FENCED_LEADER_EPOCH
-        ]
-        if waiting:
-            names = ", ".join(waiting[:_NAMES_MAX]) + (", ..." if len(waiting) > _NAMES_MAX else "")
-            partitions = count_text(len(waiting), "partition")
-            logger.info("%s waits for the metadata of %s with a new leader: %s", self, partitions, names)
+            return True
+        is_new = self._reported_errors.get(topic_partition) is not action.code
+        self._reported_errors[topic_partition] = action.code
+        return is_new
 
     def _now_ms(self) -> int:
         return self._ports.clock.monotonic_ms()

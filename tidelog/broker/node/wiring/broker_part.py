@@ -131,7 +131,12 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     context, network, logs, store = broker.context, broker.network, broker.logs, broker.store
     config = context.config
     purgatories = broker.purgatories
-    await stages.start(Stage(name="flushes and timers", stop=[logs.flusher.close, purgatories.close]))
+    stage = Stage(
+        name="flushes and timers",
+        stop=[logs.flush, logs.flusher.close, purgatories.close],
+        abandon=[logs.flusher.close, purgatories.close],
+    )
+    await stages.start(stage)
     general, forwarder = broker.quorum.access.general, _create_forwarder(broker)
     topic_creation = TopicCreation(general, forwarder, config, context.clock)
     stage = Stage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
@@ -31,6 +32,8 @@ from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
+
+FLUSH_TIMEOUT_S: Final = 2.0
 
 
 class LogsPart:
@@ -112,11 +115,28 @@ class LogsPart:
         self._store.subscribe(self._apply_partitions)
         await self.log_work.wait_until_done()
 
-    def close(self) -> None:
-        """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards."""
+    async def flush(self) -> None:
+        """Make what has been appended durable, several logs at the same time, in at most FLUSH_TIMEOUT_S.
+
+        `close` flushes the rest, one log after the other, and handles failures.
+        """
+        self.manager.directories.call_when_offline(None)
+        flushes = [self.flusher.flush(log) for log in self.manager.logs]
+        if flushes:
+            await asyncio.wait(flushes, timeout=FLUSH_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards.
+
+        It runs in a thread: other nodes may need this node's metadata quorum for their own stop.
+        """
         self._is_closed = True
         self.manager.directories.call_when_offline(None)
-        self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
+        now_ms, epoch = self._clock.wall_ms(), self._lifecycle.broker_epoch
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(
+            loop.run_in_executor(self._context.threads.housekeeping, self.manager.shutdown, now_ms, epoch)
+        )
 
     def _log_config(self, topic: str) -> LogConfig:
         return self.replicas.log_config(topic, self._store.image)
