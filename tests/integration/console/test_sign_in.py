@@ -214,6 +214,7 @@ async def test_a_user_signs_in_with_an_access_token(token_address: str) -> None:
         ("opaque", "a token of 1 parts instead of 3"),
         (token("alice", 7_200_000), "does not accept this token"),
     ],
+    ids=["not a token", "expired"],
 )
 async def test_a_token_that_is_not_valid_is_refused(token_address: str, text: str, reason: str) -> None:
     async with browser_of(token_address) as browser:
