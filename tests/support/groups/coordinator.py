@@ -20,14 +20,13 @@ from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.members.computed_target import Computation as TargetComputation
+from tidelog.broker.coordinators.groups.members.computations import Computation
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import decode_record, encode_record
 from tidelog.broker.coordinators.groups.services.prepared_commits import prepare_commit
 from tidelog.broker.coordinators.groups.services.target_computations import ComputingCoordinator
 from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupConfig
-from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.cluster.delta import MetadataDelta
@@ -116,8 +115,7 @@ class GroupCoordinatorFixture:
     streams_config: StreamsGroupConfig = field(default_factory=streams_group_config)
     image: MetadataImage = field(default_factory=image_with_brokers)
     holds_computations: bool = False
-    computations: list[Computation] = field(default_factory=list)
-    target_computations: list[tuple[ComputingCoordinator[Any], TargetComputation[Any]]] = field(
+    computations: list[tuple[ComputingCoordinator[Any, Any], Computation[Any, Any]]] = field(
         default_factory=list
     )
 
@@ -163,15 +161,21 @@ class GroupCoordinatorFixture:
 
     def start_computations(self) -> None:
         """Take the targets that the last command lets its caller compute; compute them unless held."""
-        for groups in (self.coordinator.consumers, self.coordinator.shares):
-            self.target_computations += [(groups, each) for each in groups.take_computations()]
+        coordinator = self.coordinator
+        types: tuple[ComputingCoordinator[Any, Any], ...] = (
+            coordinator.consumers,
+            coordinator.shares,
+            coordinator.streams,
+        )
+        for groups in types:
+            self.computations += [(groups, each) for each in groups.take_computations()]
         if not self.holds_computations:
-            self.complete_target_computations()
+            self.complete_computations()
 
-    def complete_target_computations(self) -> None:
-        """Compute and write the targets of consumer and share groups that commands have requested."""
-        while self.target_computations:
-            groups, computation = self.target_computations.pop(0)
+    def complete_computations(self) -> None:
+        """Compute and write the targets that commands have requested."""
+        while self.computations:
+            groups, computation = self.computations.pop(0)
             computed = run_steps(computation.steps)
             self.perform(groups.on_computed(computation, computed, self.now))
 

@@ -24,7 +24,6 @@ from tidelog.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from tidelog.protocol.steps import run_steps
 
 Task: TypeAlias = tuple[str, int]
 """A subtopology id and a partition."""
@@ -128,11 +127,7 @@ class StreamsClient:
         )
         streams = coordinator.coordinator.streams
         outcome = streams.heartbeat(Client("c", "/127.0.0.1"), request, coordinator.now)
-        if outcome.reply.computation is not None:
-            coordinator.computations.append(outcome.reply.computation)
         reply = coordinator.finish(outcome)
-        if not coordinator.holds_computations:
-            complete_computations(coordinator)
         self.missing = reply.topics_to_create
         self.response = reply.response
         return reply.response
@@ -174,15 +169,6 @@ def streams_coordinator(**changes: Any) -> GroupCoordinatorFixture:
     fixture = GroupCoordinatorFixture(streams_config=replace(STREAMS_CONFIG, **changes))
     fixture.add_partitions("lines", 2)
     return fixture
-
-
-def complete_computations(coordinator: GroupCoordinatorFixture) -> None:
-    """Compute and write the target assignments that heartbeats have requested."""
-    streams = coordinator.coordinator.streams
-    while coordinator.computations:
-        computation = coordinator.computations.pop(0)
-        targets = run_steps(computation.steps)
-        coordinator.perform(streams.on_computed(computation, targets, coordinator.now))
 
 
 def create_missing(coordinator: GroupCoordinatorFixture, member: StreamsClient) -> None:

@@ -25,7 +25,8 @@ from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
 from tidelog.broker.coordinators.groups.group_table import GroupTable
-from tidelog.broker.coordinators.groups.members.computed_target import Computation, ComputedTarget
+from tidelog.broker.coordinators.groups.members.computations import Computation
+from tidelog.broker.coordinators.groups.members.computed_target import ComputedTarget
 from tidelog.broker.coordinators.groups.members.prepared_subscription import (
     NOT_PREPARED,
     PreparedSubscription,
@@ -113,23 +114,15 @@ class ConsumerCoordinator:
         """Return the response of a heartbeat; see `HeartbeatCommand.heartbeat`."""
         return self._heartbeat.heartbeat(client, request, version, now, prepared)
 
-    def take_computations(self) -> list[Computation[ConsumerGroup]]:
+    def take_computations(self) -> list[Computation[ConsumerGroup, ComputedTarget]]:
         """Return the target assignments that commands have requested, after their records were appended.
 
         The caller must compute each, and then call `on_computed` or `on_not_computed`.
         """
-        computations = []
-        for computation in self._targets.take_requested():
-            # A new group has got its place in the table by the replay.
-            group = self._groups.consumers.find(computation.group.group_id)
-            if group is None:
-                self.on_not_computed(computation)
-            else:
-                computations.append(computation._replace(group=group))
-        return computations
+        return self._targets.computations.take(self._groups.consumers.find)
 
     def on_computed(
-        self, computation: Computation[ConsumerGroup], computed: ComputedTarget, now: Moment
+        self, computation: Computation[ConsumerGroup, ComputedTarget], computed: ComputedTarget, now: Moment
     ) -> Writes:
         """Write a target assignment that was computed in steps, unless the group was deleted."""
         if self._groups.consumers.find(computation.group.group_id) is not computation.group:
@@ -137,9 +130,9 @@ class ConsumerCoordinator:
             return NO_WRITES
         return self._targets.on_computed(computation, computed, now)
 
-    def on_not_computed(self, computation: Computation[ConsumerGroup]) -> None:
+    def on_not_computed(self, computation: Computation[ConsumerGroup, ComputedTarget]) -> None:
         """Note that a target assignment was not computed; a later heartbeat starts again."""
-        self._targets.on_not_computed(computation.group.group_id)
+        self._targets.computations.end(computation.group.group_id)
 
     def on_resolved(self, group_id: str, resolved: Mapping[str, ResolvedExpression]) -> Writes:
         """Write the topics that match the expressions of a group."""

@@ -17,8 +17,8 @@ from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.records import target_assignment, target_assignment_epoch
 from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.members.computations import Computation, Computations
 from tidelog.broker.coordinators.groups.members.computed_target import (
-    Computation,
     ComputedTarget,
     MemberTarget,
     compute_target,
@@ -67,31 +67,29 @@ class TargetAssignment:
     one with the next computation, for the group epoch that they have started. A static member that has
     replaced its earlier instance meanwhile gets the target of that one.
 
-    Bounds: `_computing` has a group while its target is computed in steps, and `_requested` its computation
-    until the caller of the command starts it.
+    The caller of the command takes a requested computation from `computations`, runs it, and calls
+    `on_computed`, or `computations.end` if it has failed.
     """
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._computing: set[str] = set()
-        self._requested: list[Computation[ConsumerGroup]] = []
+        self.computations: Computations[ConsumerGroup, ComputedTarget] = Computations()
 
     def of_change(self, change: GroupChange, assignor: str, now: Moment) -> Target:
         """Return a new target of the changed member, or the last one while a new one is computed in steps."""
         group = change.group
-        if group.group_id in self._computing:
+        if self.computations.has(group.group_id):
             return last_target(change)
         members, previous = _members(change), dict(group.target)
         if change.replaced_id is not None:
             previous[change.member.member_id] = group.target_of(change.replaced_id)
         if self._is_large(change, members):
-            self._computing.add(group.group_id)
             change = change._replace(subscriptions=change.subscriptions.copy())
             topics = self._topics.of_current_image()
             assignment = _assigned(change, members, previous, assignor, topics)
             instances = {each.member_id: each.instance_id for each in members.values() if each.instance_id}
             steps = compute_target(group.group_id, assignment, previous, target_assignment, instances)
-            self._requested.append(Computation(group, change.epoch, steps))
+            self.computations.request(group.group_id, Computation(group, change.epoch, steps))
             return last_target(change)
         targets = run_steps(_assigned(change, members, previous, assignor, self._topics))
         records: list[CoordinatorRecord] = [
@@ -103,27 +101,18 @@ class TargetAssignment:
         _log(group, change.epoch)
         return Target(change.epoch, targets[change.member.member_id], records)
 
-    def take_requested(self) -> list[Computation[ConsumerGroup]]:
-        """Return the computations that the caller must start."""
-        requested, self._requested = self._requested, []
-        return requested
-
     def on_computed(
-        self, computation: Computation[ConsumerGroup], computed: ComputedTarget, now: Moment
+        self, computation: Computation[ConsumerGroup, ComputedTarget], computed: ComputedTarget, now: Moment
     ) -> Writes:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group, epoch = computation.group, computation.epoch
-        self._computing.discard(group.group_id)
+        self.computations.end(group.group_id)
         if group.epochs.group_epoch < epoch:
             return NO_WRITES  # The records of the command could not be appended.
         _log(group, epoch)
         targets = _of_current_members(group, computed)
         epoch_record = target_assignment_epoch(group.group_id, epoch, now.wall_ms)
         return target_writes(group.group_id, targets, group.target, target_assignment, epoch_record)
-
-    def on_not_computed(self, group_id: str) -> None:
-        """Note that the target of a group was not computed; a later heartbeat starts again."""
-        self._computing.discard(group_id)
 
     def _is_large(self, change: GroupChange, members: Mapping[str, ConsumerMember]) -> bool:
         """Return whether the target of a group is computed in steps."""

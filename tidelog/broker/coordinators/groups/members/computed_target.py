@@ -8,7 +8,7 @@ I/O: none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from tidelog.broker.coordinators.groups.members.lookup import TargetPartitions
 from tidelog.broker.coordinators.groups.members.prepared_record import encode_record_in_steps
@@ -18,8 +18,6 @@ from tidelog.broker.coordinators.groups.records.coordinator_records import Coord
 from tidelog.broker.coordinators.groups.records.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.shared.encoded_records import EncodedRecord, EncodedRecords
 from tidelog.protocol.steps import Steps
-
-GroupT = TypeVar("GroupT")
 
 TargetRecord: TypeAlias = Callable[[str, str, TargetPartitions], ConsumerGroupRecord | ShareGroupRecord]
 """Returns the record of a target; its arguments are the group id, the member id and the partitions."""
@@ -39,14 +37,6 @@ class MemberTarget(NamedTuple):
 
 
 ComputedTarget: TypeAlias = list[MemberTarget]
-
-
-class Computation(NamedTuple, Generic[GroupT]):
-    """The steps that return the target of each member of `group` for the group epoch `epoch`."""
-
-    group: GroupT
-    epoch: int
-    steps: Steps[ComputedTarget]
 
 
 def compute_target(

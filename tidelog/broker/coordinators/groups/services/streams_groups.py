@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.services.target_computations import TargetComputations
+from tidelog.broker.coordinators.groups.streams.coordinator import StreamsGroupCoordinator
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
 from tidelog.broker.coordinators.groups.streams.heartbeat import StreamsHeartbeatReply
-from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
-from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import KafkaError
@@ -29,7 +29,7 @@ class StreamsGroupService:
 
     def __init__(self, shards: Shards[GroupCoordinator], slices: Slices) -> None:
         self._shards = shards
-        self._slices = slices
+        self._computations = TargetComputations(shards, slices)
 
     async def heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatReply:
         """Return the reply when its records, and all earlier ones of the partition, are committed.
@@ -37,21 +37,15 @@ class StreamsGroupService:
         Raise KafkaError if the request is rejected.
         """
         shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.streams.heartbeat(client, request, shard.now())
-        if outcome.reply.computation is not None:
-            self._shards.spawn(self._compute(shard, outcome.reply.computation))
-        await self._shards.write(shard, outcome.writes)
-        return outcome.reply
-
-    async def _compute(self, shard: Shard[GroupCoordinator], computation: Computation) -> None:
-        """Compute the target assignment of a large group in slices, and write it."""
         try:
-            targets = await self._slices.complete(computation.steps)
-        except Exception:
-            shard.coordinator.streams.on_not_computed(computation)
-            raise
-        if shard.state is ShardState.ACTIVE:
-            shard.perform(shard.coordinator.streams.on_computed(computation, targets, shard.now()))
+            outcome = shard.coordinator.streams.heartbeat(client, request, shard.now())
+            commit = self._shards.begin_commit(shard, outcome.writes)
+        finally:
+            # Also after a rejection: otherwise no later heartbeat would start a computation.
+            self._computations.start(shard, _streams_of)
+        if commit is not None:
+            await commit
+        return outcome.reply
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:
         """Return the description of a group; errors are in it."""
@@ -73,3 +67,7 @@ class StreamsGroupService:
         for shard in self._shards.active_shards():
             counts += shard.coordinator.streams_group_counts()
         return counts
+
+
+def _streams_of(coordinator: GroupCoordinator) -> StreamsGroupCoordinator:
+    return coordinator.streams

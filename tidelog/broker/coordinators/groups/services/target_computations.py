@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.members.computed_target import Computation, ComputedTarget
+from tidelog.broker.coordinators.groups.members.computations import Computation
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
@@ -18,22 +18,23 @@ from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.scheduling.slices import Slices
 
 GroupT = TypeVar("GroupT")
+TargetsT = TypeVar("TargetsT")
 
 
-class ComputingCoordinator(Protocol[GroupT]):
+class ComputingCoordinator(Protocol[GroupT, TargetsT]):
     """The coordinator of one type of groups."""
 
-    def take_computations(self) -> Collection[Computation[GroupT]]:
+    def take_computations(self) -> Collection[Computation[GroupT, TargetsT]]:
         """Return the computations that commands have requested."""
         ...
 
     def on_computed(
-        self, computation: Computation[GroupT], computed: ComputedTarget, now: Moment, /
+        self, computation: Computation[GroupT, TargetsT], computed: TargetsT, now: Moment, /
     ) -> Writes:
         """Return the records of a target."""
         ...
 
-    def on_not_computed(self, computation: Computation[GroupT], /) -> None:
+    def on_not_computed(self, computation: Computation[GroupT, TargetsT], /) -> None:
         """Note that a target was not computed."""
 
 
@@ -47,7 +48,7 @@ class TargetComputations:
     def start(
         self,
         shard: Shard[GroupCoordinator],
-        groups_of: Callable[[GroupCoordinator], ComputingCoordinator[GroupT]],
+        groups_of: Callable[[GroupCoordinator], ComputingCoordinator[GroupT, TargetsT]],
     ) -> list[asyncio.Future[None]]:
         """Start the computations that commands have requested. Return futures that complete at their ends."""
         ends = []
@@ -60,8 +61,8 @@ class TargetComputations:
     async def _compute(
         self,
         shard: Shard[GroupCoordinator],
-        groups_of: Callable[[GroupCoordinator], ComputingCoordinator[GroupT]],
-        computation: Computation[GroupT],
+        groups_of: Callable[[GroupCoordinator], ComputingCoordinator[GroupT, TargetsT]],
+        computation: Computation[GroupT, TargetsT],
         end: asyncio.Future[None],
     ) -> None:
         try:

@@ -7,7 +7,8 @@ from collections.abc import Set
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
-from tidelog.broker.coordinators.groups.members.computed_target import Computation, ComputedTarget
+from tidelog.broker.coordinators.groups.members.computations import Computation
+from tidelog.broker.coordinators.groups.members.computed_target import ComputedTarget
 from tidelog.broker.coordinators.groups.members.prepared_subscription import PreparedSubscription
 from tidelog.broker.coordinators.groups.members.topic_names import NamesOfCommand, is_wide
 from tidelog.broker.coordinators.groups.outcome import Writes
@@ -75,23 +76,15 @@ class ShareGroupCoordinator:
         assignor = self._settings.broker.group_share_assignors[0]
         return (yield from describe_share_group(group, self._topics, assignor))
 
-    def take_computations(self) -> list[Computation[ShareGroup]]:
+    def take_computations(self) -> list[Computation[ShareGroup, ComputedTarget]]:
         """Return the target assignments that commands have requested, after their records were appended.
 
         The caller must compute each, and then call `on_computed` or `on_not_computed`.
         """
-        computations = []
-        for computation in self._heartbeat.targets.take_requested():
-            # A new group has got its place in the table by the replay.
-            group = self._groups.shares.find(computation.group.group_id)
-            if group is None:
-                self.on_not_computed(computation)
-            else:
-                computations.append(computation._replace(group=group))
-        return computations
+        return self._heartbeat.targets.computations.take(self._groups.shares.find)
 
     def on_computed(
-        self, computation: Computation[ShareGroup], computed: ComputedTarget, now: Moment
+        self, computation: Computation[ShareGroup, ComputedTarget], computed: ComputedTarget, now: Moment
     ) -> Writes:
         """Write a target assignment that was computed in steps, unless the group was deleted."""
         if self._groups.shares.find(computation.group.group_id) is not computation.group:
@@ -99,9 +92,9 @@ class ShareGroupCoordinator:
             return NO_WRITES
         return self._heartbeat.targets.on_computed(computation, computed, now)
 
-    def on_not_computed(self, computation: Computation[ShareGroup]) -> None:
+    def on_not_computed(self, computation: Computation[ShareGroup, ComputedTarget]) -> None:
         """Note that a target assignment was not computed; a later heartbeat starts again."""
-        self._heartbeat.targets.on_not_computed(computation.group.group_id)
+        self._heartbeat.targets.computations.end(computation.group.group_id)
 
     # Events
 

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.members.computations import Computation, Computations
 from tidelog.broker.coordinators.groups.members.computed_target import (
-    Computation,
     ComputedTarget,
     compute_target,
     target_writes,
@@ -48,14 +48,13 @@ class ShareTargetAssignment:
     members keep the last target. Members that have left meanwhile get none, and those that have joined get
     one with the next computation, for the group epoch that they have started.
 
-    Bounds: `_computing` has a group while its target is computed in steps, and `_requested` its computation
-    until the caller of the command starts it.
+    The caller of the command takes a requested computation from `computations`, runs it, and calls
+    `on_computed`, or `computations.end` if it has failed.
     """
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._computing: set[str] = set()
-        self._requested: list[Computation[ShareGroup]] = []
+        self.computations: Computations[ShareGroup, ComputedTarget] = Computations()
 
     def of_member(
         self,
@@ -70,18 +69,17 @@ class ShareTargetAssignment:
         Add the records of a new target of the group.
         """
         last = ShareTarget(group.epochs.assignment_epoch, group.target_of(member.member_id))
-        if group.group_id in self._computing:
+        if self.computations.has(group.group_id):
             return last
         members = {**group.members, member.member_id: member}
         assignable = {
             topic_id: each.partitions for topic_id, each in group.state_partitions.initialized.items()
         }
         if self._is_large(members, assignable):
-            self._computing.add(group.group_id)
             previous = dict(group.target)
             assignment = _assigned(members, previous, assignable, self._topics.of_current_image())
             steps = compute_target(group.group_id, assignment, previous, target_assignment, {})
-            self._requested.append(Computation(group, epoch, steps))
+            self.computations.request(group.group_id, Computation(group, epoch, steps))
             return last
         targets = run_steps(_assigned(members, group.target, assignable, self._topics))
         records += [
@@ -93,27 +91,18 @@ class ShareTargetAssignment:
         _log(group, epoch)
         return ShareTarget(epoch, targets[member.member_id])
 
-    def take_requested(self) -> list[Computation[ShareGroup]]:
-        """Return the computations that the caller must start."""
-        requested, self._requested = self._requested, []
-        return requested
-
     def on_computed(
-        self, computation: Computation[ShareGroup], computed: ComputedTarget, now: Moment
+        self, computation: Computation[ShareGroup, ComputedTarget], computed: ComputedTarget, now: Moment
     ) -> Writes:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group, epoch = computation.group, computation.epoch
-        self._computing.discard(group.group_id)
+        self.computations.end(group.group_id)
         if group.epochs.group_epoch < epoch:
             return NO_WRITES  # The records of the heartbeat could not be appended.
         _log(group, epoch)
         targets = ((each.member_id, each) for each in computed if each.member_id in group.members)
         epoch_record = target_assignment_epoch(group.group_id, epoch, now.wall_ms)
         return target_writes(group.group_id, targets, group.target, target_assignment, epoch_record)
-
-    def on_not_computed(self, group_id: str) -> None:
-        """Note that the target of a group was not computed; a later heartbeat starts again."""
-        self._computing.discard(group_id)
 
     def _is_large(
         self, members: Mapping[str, ShareMember], assignable: Mapping[UUID, frozenset[int]]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.consumer.topics import Topics
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
+from tidelog.broker.coordinators.groups.members.computations import Computation
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.streams_group_records import StreamsGroupRecord
 from tidelog.broker.coordinators.groups.streams.config import StreamsGroupSettings
 from tidelog.broker.coordinators.groups.streams.description import describe_streams_group
+from tidelog.broker.coordinators.groups.streams.group import StreamsGroup
 from tidelog.broker.coordinators.groups.streams.heartbeat import (
     StreamsHeartbeatCommand,
     StreamsHeartbeatReply,
@@ -22,8 +24,7 @@ from tidelog.broker.coordinators.groups.streams.replay import (
     replay_streams_tombstone,
     replay_streams_value,
 )
-from tidelog.broker.coordinators.groups.streams.target_assignment import Computation
-from tidelog.broker.coordinators.groups.streams.tasks import Tasks
+from tidelog.broker.coordinators.groups.streams.target_assignment import Targets
 from tidelog.broker.coordinators.groups.streams.timers import StreamsTimers
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
@@ -53,17 +54,25 @@ class StreamsGroupCoordinator:
         """Return the response of a heartbeat; see `StreamsHeartbeatCommand.heartbeat`."""
         return self._heartbeat.heartbeat(client, request, now)
 
-    def on_computed(self, computation: Computation, targets: Mapping[str, Tasks], now: Moment) -> Writes:
-        """Write a target assignment that a heartbeat let the caller compute, unless the group was deleted."""
-        group_id = computation.group.group_id
-        if self._groups.streams.find(group_id) is not computation.group:
-            self._heartbeat.on_not_computed(group_id)
-            return NO_WRITES
-        return self._heartbeat.on_computed(computation, targets, now)
+    def take_computations(self) -> list[Computation[StreamsGroup, Targets]]:
+        """Return the target assignments that commands have requested, after their records were appended.
 
-    def on_not_computed(self, computation: Computation) -> None:
+        The caller must compute each, and then call `on_computed` or `on_not_computed`.
+        """
+        return self._heartbeat.targets.computations.take(self._groups.streams.find)
+
+    def on_computed(
+        self, computation: Computation[StreamsGroup, Targets], targets: Targets, now: Moment
+    ) -> Writes:
+        """Write a target assignment that was computed in steps, unless the group was deleted."""
+        if self._groups.streams.find(computation.group.group_id) is not computation.group:
+            self.on_not_computed(computation)
+            return NO_WRITES
+        return Writes(tuple(self._heartbeat.targets.on_computed(computation, targets, now)))
+
+    def on_not_computed(self, computation: Computation[StreamsGroup, Targets]) -> None:
         """Note that a target assignment was not computed; a later heartbeat starts again."""
-        self._heartbeat.on_not_computed(computation.group.group_id)
+        self._heartbeat.targets.computations.end(computation.group.group_id)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the interval at which the members of a group send heartbeats."""

@@ -45,7 +45,6 @@ from tidelog.broker.coordinators.groups.streams.records import (
     member_tombstones,
 )
 from tidelog.broker.coordinators.groups.streams.target_assignment import (
-    Computation,
     Target,
     TargetAssignment,
 )
@@ -70,14 +69,10 @@ _NOT_SENT = -1
 
 
 class StreamsHeartbeatReply(NamedTuple):
-    """The response, and the internal topics that must be created for its sender.
-
-    `computation` is the target assignment that must be computed; see `StreamsGroupCoordinator.on_computed`.
-    """
+    """The response, and the internal topics that must be created for its sender."""
 
     response: StreamsGroupHeartbeatResponse
     topics_to_create: tuple[InternalTopic, ...] = ()
-    computation: Computation | None = None
 
 
 class StreamsHeartbeatCommand:
@@ -95,7 +90,7 @@ class StreamsHeartbeatCommand:
         self._topics = topics
         self._timers = timers
         self._update = GroupUpdate(topics)
-        self._targets = TargetAssignment(timers)
+        self.targets = TargetAssignment(timers)
 
     def heartbeat(
         self, client: Client, request: StreamsGroupHeartbeatRequest, now: Moment
@@ -116,7 +111,7 @@ class StreamsHeartbeatCommand:
         change = self._update.update(group, (previous, member), request, settings.assignment_configs, records)
         if group.is_empty and settings.initial_rebalance_delay_ms > 0:
             self._timers.delay_assignment(group.group_id, settings.initial_rebalance_delay_ms, now)
-        target = self._targets.of_member(
+        target = self.targets.of_member(
             group, change.epoch, member, change.configured, settings, records, now
         )
         reconciled = self._reconcile(group, member, target, owned, records, now)
@@ -126,8 +121,7 @@ class StreamsHeartbeatCommand:
         change = change._replace(member=reconciled)
         response = self._response(change, previous, request, settings, owned)
         response = replace(response, status=_statuses(change, target))
-        reply = StreamsHeartbeatReply(response, change.configured.missing, target.computation)
-        return Outcome(reply, Writes(tuple(records)))
+        return Outcome(StreamsHeartbeatReply(response, change.configured.missing), Writes(tuple(records)))
 
     # Members
 
@@ -194,15 +188,7 @@ class StreamsHeartbeatCommand:
         if configured is None:
             return NO_WRITES
         settings = self._settings.of_group(group.group_id)
-        return Writes(tuple(self._targets.of_group(group, configured, settings, now)))
-
-    def on_computed(self, computation: Computation, targets: Mapping[str, Tasks], now: Moment) -> Writes:
-        """Return the records of a target that was computed in steps."""
-        return Writes(tuple(self._targets.on_computed(computation, targets, now)))
-
-    def on_not_computed(self, group_id: str) -> None:
-        """Note that the target of a group was not computed."""
-        self._targets.on_not_computed(group_id)
+        return Writes(tuple(self.targets.of_group(group, configured, settings, now)))
 
     # Tasks
 

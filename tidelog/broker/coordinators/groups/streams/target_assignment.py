@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.broker.coordinators.groups.members.computations import Computation, Computations
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.groups.streams.config import StreamsSettings
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroup
@@ -35,25 +36,16 @@ ELEMENTS_AT_ONCE_MAX: Final = 1_000
 """Members and tasks, with their replicas, that are assigned in one turn of the event loop. It takes 5 ms."""
 
 
-class Computation(NamedTuple):
-    """The steps that return the target of each member of `group` for the group epoch `epoch`."""
-
-    group: StreamsGroup
-    epoch: int
-    steps: Steps[dict[str, Tasks]]
+Targets: TypeAlias = dict[str, Tasks]
+"""The targets of the members of a group, by member id."""
 
 
 class Target(NamedTuple):
-    """The target of one member, and its epoch.
-
-    `delay` is the reason why no new one was computed, if any. `computation` is the computation that the
-    caller must start.
-    """
+    """The target of one member, and its epoch; `delay` is the reason why no new one was computed, if any."""
 
     epoch: int
     tasks: Tasks
     delay: str | None = None
-    computation: Computation | None = None
 
 
 class TargetAssignment:
@@ -63,12 +55,13 @@ class TargetAssignment:
     members keep the last target. Members that have left meanwhile get none, and those that have joined get
     one with the next computation, for the group epoch that they have started.
 
-    Bounds: `_computing` has a group while its target is computed in steps.
+    The caller of the command takes a requested computation from `computations`, runs it, and calls
+    `on_computed`, or `computations.end` if it has failed.
     """
 
     def __init__(self, timers: StreamsTimers) -> None:
         self._timers = timers
-        self._computing: set[str] = set()
+        self.computations: Computations[StreamsGroup, Targets] = Computations()
 
     def of_member(
         self,
@@ -84,15 +77,15 @@ class TargetAssignment:
         if self._timers.is_assignment_delayed(group.group_id):
             return Target(group.epochs.assignment_epoch, NO_TASKS, _INITIAL_DELAY)
         last = Target(group.epochs.assignment_epoch, group.target_of(member.member_id))
-        if last.epoch >= epoch or group.group_id in self._computing:
+        if last.epoch >= epoch or self.computations.has(group.group_id):
             return last
         if group.epochs.keeps_assignment(epoch, settings.assignment_interval_ms, now.wall_ms):
             return last._replace(delay=_INTERVAL)
         members = {**group.members, member.member_id: member}
         steps = _computed(members, group, configured, settings.standby_replicas)
         if _is_large(len(members), configured, settings):
-            self._computing.add(group.group_id)
-            return last._replace(computation=Computation(group, epoch, steps))
+            self.computations.request(group.group_id, Computation(group, epoch, steps))
+            return last
         targets = run_steps(steps)
         records += _records(group, targets, epoch, now)
         return Target(epoch, targets.get(member.member_id, NO_TASKS))
@@ -113,19 +106,15 @@ class TargetAssignment:
         return _records(group, targets, epoch, now)
 
     def on_computed(
-        self, computation: Computation, targets: Mapping[str, Tasks], now: Moment
+        self, computation: Computation[StreamsGroup, Targets], targets: Targets, now: Moment
     ) -> list[CoordinatorRecord]:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group = computation.group
-        self._computing.discard(group.group_id)
+        self.computations.end(group.group_id)
         if group.epochs.group_epoch < computation.epoch:
             return []  # The records of the heartbeat could not be appended.
         remaining = {each: tasks for each, tasks in targets.items() if each in group.members}
         return _records(group, remaining, computation.epoch, now)
-
-    def on_not_computed(self, group_id: str) -> None:
-        """Note that the target of a group was not computed; a later heartbeat starts again."""
-        self._computing.discard(group_id)
 
 
 def _is_large(member_count: int, configured: ConfiguredTopology, settings: StreamsSettings) -> bool:
@@ -139,7 +128,7 @@ def _computed(
     group: StreamsGroup,
     configured: ConfiguredTopology,
     standby_replicas: int,
-) -> Steps[dict[str, Tasks]]:
+) -> Steps[Targets]:
     """Return the steps that compute the target of each member from the current state of the group.
 
     While a topic is missing, members have no tasks.

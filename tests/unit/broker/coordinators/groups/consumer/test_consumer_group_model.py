@@ -165,7 +165,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def complete_computations(self) -> None:
-        self.coordinator.complete_target_computations()
+        self.coordinator.complete_computations()
 
     @rule()
     def move_coordinator(self) -> None:
@@ -243,10 +243,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.coordinator.pass_time(3_000)
             for index in range(len(self.members)):
                 self.heartbeat(index, False, True)
-                self.coordinator.complete_target_computations()
+                self.coordinator.complete_computations()
             for member in self.classic:
                 member.step(self.coordinator)
-                self.coordinator.complete_target_computations()
+                self.coordinator.complete_computations()
         self.patch.undo()
         self._check_stable()
 

@@ -38,7 +38,7 @@ def group_of(coordinator: GroupCoordinatorFixture) -> ConsumerGroup:
 def complete(coordinator: GroupCoordinatorFixture, *members: MemberClient) -> None:
     """Let all members reach the target of the group epoch."""
     for _ in range(4):
-        coordinator.complete_target_computations()
+        coordinator.complete_computations()
         for member in members:
             member.heartbeat(coordinator)
 
@@ -50,9 +50,9 @@ def test_members_keep_the_last_target_until_the_new_one_is_computed(
     member.heartbeat(coordinator)
     assert (member.epoch, member.owned) == (1, set()), "the epoch of the empty target of a new group"
     member.heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1, "one computation at a time"
+    assert len(coordinator.computations) == 1, "one computation at a time"
     assert group_of(coordinator).state is ConsumerGroupState.ASSIGNING
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     member.heartbeat(coordinator)
     assert (member.epoch, len(member.owned)) == (2, PARTITIONS)
     assert group_of(coordinator).state is ConsumerGroupState.STABLE
@@ -64,7 +64,7 @@ def test_a_member_that_joins_meanwhile_gets_partitions_from_the_next_computation
     first, second = MemberClient("a"), MemberClient("b")
     first.heartbeat(coordinator)
     second.heartbeat(coordinator)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     epochs = group_of(coordinator).epochs
     assert (epochs.assignment_epoch, epochs.group_epoch) == (2, 3)
     assert "b" not in group_of(coordinator).target
@@ -77,9 +77,9 @@ def test_a_member_that_left_meanwhile_gets_no_target(coordinator: GroupCoordinat
     first.heartbeat(coordinator)
     complete(coordinator, first)
     second.heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1
+    assert len(coordinator.computations) == 1
     second.leave(coordinator)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert group_of(coordinator).target.keys() == {"a"}
     complete(coordinator, first)
     assert len(first.owned) == PARTITIONS
@@ -100,7 +100,7 @@ def test_a_static_member_that_restarts_meanwhile_gets_the_target_of_its_earlier_
         coordinator = coordinator.reload()
         coordinator.holds_computations = True
         static.heartbeat(coordinator)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     targets = group_of(coordinator).target
     assert {name: sum(map(len, target.values())) for name, target in targets.items()} == {"b": 2, "c": 2}
     complete(coordinator, static, other)
@@ -113,19 +113,19 @@ def test_the_target_of_a_deleted_group_is_not_written(coordinator: GroupCoordina
     member.leave(coordinator)
     coordinator.finish(coordinator.coordinator.administration.delete_groups(("g",)))
     size = len(coordinator.log)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
     member.heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1, "the next group can compute its own"
+    assert len(coordinator.computations) == 1, "the next group can compute its own"
 
 
 def test_a_computation_that_failed_is_started_again(coordinator: GroupCoordinatorFixture) -> None:
     member = MemberClient("a")
     member.heartbeat(coordinator)
-    groups, computation = coordinator.target_computations.pop()
+    groups, computation = coordinator.computations.pop()
     groups.on_not_computed(computation)
     member.heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1
+    assert len(coordinator.computations) == 1
 
 
 def test_a_target_whose_group_epoch_was_not_appended_is_not_written(
@@ -137,10 +137,10 @@ def test_a_target_whose_group_epoch_was_not_appended_is_not_written(
     coordinator.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
         MemberClient("b").heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1
+    assert len(coordinator.computations) == 1
     coordinator.append_error = None
     size = len(coordinator.log)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
 
 
@@ -167,9 +167,9 @@ def test_the_turns_of_a_large_target_do_little_work(assignor: str, is_homogeneou
         topics = tuple(f"t{topic}" for topic in range(20) if is_homogeneous or (topic + number) % 2)
         MemberClient(f"m{number}", topics, assignor=assignor).heartbeat(coordinator)
     # The first target was computed for the first member, while the others joined.
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     MemberClient("m0", epoch=1).send(coordinator, 1)
-    ((_, computation),) = coordinator.target_computations
+    ((_, computation),) = coordinator.computations
     has_ended, calls, steps = False, 0, 0
     while not has_ended:
         has_ended, count = count_all_calls(lambda: next(computation.steps, END) is END)

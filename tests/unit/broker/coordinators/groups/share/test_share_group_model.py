@@ -120,7 +120,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def complete_computations(self) -> None:
-        self.coordinator.complete_target_computations()
+        self.coordinator.complete_computations()
 
     @rule()
     def move_coordinator(self) -> None:
@@ -174,7 +174,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
             self.coordinator.pass_time(3_000)
             for index in range(len(self.members)):
                 self.heartbeat(index, False, False)
-                self.coordinator.complete_target_computations()
+                self.coordinator.complete_computations()
                 while self.initializing:
                     self.end_initialization(0)
         self.patch.undo()

@@ -39,7 +39,7 @@ def initialized_member(coordinator: GroupCoordinatorFixture) -> ShareClient:
     member = ShareClient("a")
     member.heartbeat(coordinator)
     initialize(coordinator, member.to_initialize)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     return member
 
 
@@ -50,8 +50,8 @@ def test_members_keep_the_last_target_until_the_new_one_is_computed(
     member.heartbeat(coordinator)
     assert member.partitions == []
     member.heartbeat(coordinator)
-    assert len(coordinator.target_computations) == 1, "one computation at a time"
-    coordinator.complete_target_computations()
+    assert len(coordinator.computations) == 1, "one computation at a time"
+    coordinator.complete_computations()
     member.heartbeat(coordinator)
     assert len(member.partitions) == PARTITIONS
     assert member.epoch == group_of(coordinator).epochs.group_epoch
@@ -64,11 +64,11 @@ def test_members_that_join_or_leave_meanwhile_get_partitions_from_the_next_compu
     second.heartbeat(coordinator)
     third.heartbeat(coordinator)
     second.heartbeat(coordinator, LEAVE)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert group_of(coordinator).target.keys() == {"a"}
     for _ in range(2):
         first.heartbeat(coordinator)
-        coordinator.complete_target_computations()
+        coordinator.complete_computations()
         third.heartbeat(coordinator)
     first.heartbeat(coordinator)
     assert (len(first.partitions), len(third.partitions)) == (PARTITIONS // 2, PARTITIONS // 2)
@@ -83,16 +83,16 @@ def test_the_target_of_a_group_that_was_deleted_or_not_appended_is_not_written(
         member.heartbeat(coordinator)
     coordinator.append_error = None
     size = len(coordinator.log)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
     member.heartbeat(coordinator)
-    groups, computation = coordinator.target_computations.pop()
+    groups, computation = coordinator.computations.pop()
     groups.on_not_computed(computation)
     member.heartbeat(coordinator)
     member.heartbeat(coordinator, LEAVE)
     coordinator.finish(coordinator.coordinator.administration.delete_groups(("g",)))
     size = len(coordinator.log)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
 
 
@@ -105,9 +105,9 @@ def test_the_steps_of_a_large_target_do_little_work(topics: tuple[str, ...]) -> 
     first = initialized_member(coordinator)
     for number in range(100):
         ShareClient(f"m{number}", topics).heartbeat(coordinator)
-    coordinator.complete_target_computations()
+    coordinator.complete_computations()
     first.heartbeat(coordinator)
-    ((_, computation),) = coordinator.target_computations
+    ((_, computation),) = coordinator.computations
     has_ended, calls, steps = False, 0, 0
     while not has_ended:
         has_ended, count = count_all_calls(lambda: next(computation.steps, END) is END)

@@ -24,7 +24,6 @@ from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tests.support.groups.streams_members import (
     StreamsClient,
     Task,
-    complete_computations,
     create_missing,
     streams_group,
 )
@@ -108,7 +107,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def complete_computations(self) -> None:
-        complete_computations(self.coordinator)
+        self.coordinator.complete_computations()
 
     @rule()
     def move_coordinator(self) -> None:
@@ -151,7 +150,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         for _ in range(ROUNDS_TO_STABLE):
             for index in range(len(self.members)):
                 self.beat(index, False, True)
-            complete_computations(self.coordinator)
+            self.coordinator.complete_computations()
             self.coordinator.pass_time(1_500)
         group = streams_group(self.coordinator)
         assert group.state is StreamsGroupState.STABLE, group.state

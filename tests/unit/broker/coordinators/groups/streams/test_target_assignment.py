@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tests.support.groups.streams_members import (
     StreamsClient,
-    complete_computations,
     create_missing,
     streams_coordinator,
     streams_group,
 )
 from tidelog.broker.coordinators.groups.streams import target_assignment
 from tidelog.broker.coordinators.groups.streams.group import StreamsGroupState
+from tidelog.broker.coordinators.groups.streams.heartbeat import StreamsHeartbeatCommand
 from tidelog.broker.coordinators.groups.streams.target_assignment import ELEMENTS_AT_ONCE_MAX
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -35,7 +37,7 @@ def member_with_topics(coordinator: GroupCoordinatorFixture) -> StreamsClient:
     member = StreamsClient("a")
     member.heartbeat(coordinator)
     create_missing(coordinator, member)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     member.heartbeat(coordinator)
     return member
 
@@ -48,7 +50,7 @@ def test_members_keep_the_last_target_until_the_new_one_is_computed(
     member.heartbeat(coordinator)
     assert len(coordinator.computations) == 1, "one computation at a time"
     assert streams_group(coordinator).state is StreamsGroupState.ASSIGNING
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     member.heartbeat(coordinator)
     assert len(member.active) == FIRST_TASKS
     assert streams_group(coordinator).state is StreamsGroupState.STABLE
@@ -59,26 +61,26 @@ def test_a_member_that_joins_meanwhile_gets_tasks_from_the_next_computation(
 ) -> None:
     first, second = member_with_topics(coordinator), StreamsClient("b")
     second.heartbeat(coordinator)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     group = streams_group(coordinator)
     assert group.epochs.assignment_epoch == group.epochs.group_epoch - 1
     for _ in range(3):
         first.heartbeat(coordinator)
         second.heartbeat(coordinator)
-        complete_computations(coordinator)
+        coordinator.complete_computations()
     assert (len(first.active), len(second.active)) == (FIRST_TASKS // 2, FIRST_TASKS // 2)
 
 
 def test_a_member_that_left_meanwhile_gets_no_target(coordinator: GroupCoordinatorFixture) -> None:
     first, second = member_with_topics(coordinator), StreamsClient("b")
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     second.heartbeat(coordinator)
     assert len(coordinator.computations) == 1
     second.leave(coordinator)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     assert streams_group(coordinator).target.keys() == {"a"}
     first.heartbeat(coordinator)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     first.heartbeat(coordinator)
     assert len(first.active) == FIRST_TASKS
 
@@ -88,7 +90,7 @@ def test_the_target_of_a_deleted_group_is_not_written(coordinator: GroupCoordina
     member.leave(coordinator)
     coordinator.finish(coordinator.coordinator.administration.delete_groups(("g",)))
     size = len(coordinator.log)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
     member.heartbeat(coordinator)
     assert len(coordinator.computations) == 1, "the next group can compute its own"
@@ -96,23 +98,54 @@ def test_the_target_of_a_deleted_group_is_not_written(coordinator: GroupCoordina
 
 def test_a_computation_that_failed_is_started_again(coordinator: GroupCoordinatorFixture) -> None:
     member = member_with_topics(coordinator)
-    coordinator.coordinator.streams.on_not_computed(coordinator.computations.pop())
+    streams, computation = coordinator.computations.pop()
+    streams.on_not_computed(computation)
     member.heartbeat(coordinator)
     assert len(coordinator.computations) == 1
+
+
+def test_a_heartbeat_that_is_rejected_after_its_request_does_not_prevent_the_next_target(
+    coordinator: GroupCoordinatorFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the group would keep its last target: at most one computation is requested at a time."""
+    member = member_with_topics(coordinator)
+    coordinator.complete_computations()
+    error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    with monkeypatch.context() as patch, pytest.raises(KafkaError):
+        patch.setattr(StreamsHeartbeatCommand, "_response", Mock(side_effect=error))
+        StreamsClient("b").heartbeat(coordinator)
+    coordinator.start_computations()
+    coordinator.complete_computations()
+    other = StreamsClient("b")
+    for _ in range(3):
+        other.heartbeat(coordinator)
+        coordinator.complete_computations()
+        member.heartbeat(coordinator)
+    assert (len(member.active), len(other.active)) == (FIRST_TASKS // 2, FIRST_TASKS // 2)
+
+
+def test_the_first_target_of_a_new_group_is_written(coordinator: GroupCoordinatorFixture) -> None:
+    """The replay of its records creates the group; the command has computed with another object."""
+    for topic in ("words", "counts"):
+        coordinator.add_partitions(topic, 2)
+    member = StreamsClient("a")
+    member.heartbeat(coordinator)
+    coordinator.complete_computations()
+    assert streams_group(coordinator).target.keys() == {"a"}
 
 
 def test_a_target_whose_group_epoch_was_not_appended_is_not_written(
     coordinator: GroupCoordinatorFixture,
 ) -> None:
     member_with_topics(coordinator)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     coordinator.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
         StreamsClient("b").heartbeat(coordinator)
     assert len(coordinator.computations) == 1
     coordinator.append_error = None
     size = len(coordinator.log)
-    complete_computations(coordinator)
+    coordinator.complete_computations()
     assert len(coordinator.log) == size
 
 
@@ -127,6 +160,6 @@ def test_the_first_heartbeat_after_the_initial_delay_starts_the_computation_of_a
     fixture.pass_time(3_000)
     assert not fixture.computations
     member.heartbeat(fixture)
-    complete_computations(fixture)
+    fixture.complete_computations()
     member.heartbeat(fixture)
     assert len(member.active) == 2 * (2 + ELEMENTS_AT_ONCE_MAX)
