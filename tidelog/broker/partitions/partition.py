@@ -145,11 +145,11 @@ class Partition:
         self.log.update_config(config)
         self.is_read_only = config.is_mounted
         leader = self.leader
-        if leader is not None and leader.min_insync_replicas != config.min_insync_replicas:
-            leader.set_min_insync_replicas(config.min_insync_replicas)
-            self._progress()
         if leader is not None:
+            if leader.min_insync_replicas != config.min_insync_replicas:
+                leader.set_min_insync_replicas(config.min_insync_replicas)
             self._request_required_flush()
+            self._progress()
 
     # ---- appending
 

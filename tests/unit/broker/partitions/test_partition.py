@@ -144,6 +144,18 @@ async def test_a_smaller_flush_messages_flushes_uncommitted_records() -> None:
     assert shared.high_watermark == 2
 
 
+async def test_a_larger_flush_messages_commits_records_that_waited_for_their_flush() -> None:
+    """Otherwise the next append would pass them, and the requests that wait for them would never complete."""
+    replicas = Replicas()
+    replicas.create("t", flush_messages="1")
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    partition.append(batch(["a"]), ACKS_ALL, NOW_MS)
+    committed = replicas.leadership.commits.wait(partition, 1)
+    replicas.replay(ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="9"))
+    assert partition.log.high_watermark == 1
+    assert committed.done()
+
+
 async def test_records_that_arrive_during_a_flush_are_flushed_next() -> None:
     shared = SharedTopic(isr=(1,))
     shared.set_config("flush.messages", "1")

@@ -28,7 +28,6 @@ from tidelog.broker.coordinators.groups.members.lookup import NO_TARGET, TargetP
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records.coordinator_records import CoordinatorRecord
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
@@ -107,8 +106,6 @@ class TargetAssignment:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group, epoch = computation.group, computation.epoch
         self.computations.end(group.group_id)
-        if group.epochs.group_epoch < epoch:
-            return NO_WRITES  # The records of the command could not be appended.
         _log(group, epoch)
         targets = _of_current_members(group, computed)
         epoch_record = target_assignment_epoch(group.group_id, epoch, now.wall_ms)

@@ -6,11 +6,19 @@ I/O: none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from tidelog.broker.coordinators.groups.epochs import GroupEpochs
 from tidelog.protocol.steps import Steps
 
-GroupT = TypeVar("GroupT")
+
+class GroupWithTarget(Protocol):
+    """A group of any of the types that have target assignments."""
+
+    epochs: GroupEpochs
+
+
+GroupT = TypeVar("GroupT", bound=GroupWithTarget)
 TargetsT = TypeVar("TargetsT")
 
 
@@ -45,13 +53,14 @@ class Computations(Generic[GroupT, TargetsT]):
         """Return the requested computations, after the records of the commands were replayed.
 
         `find` returns the group with an id. A new group is in its table only since the replay, where it is
-        another object. The computation of a group that does not exist ends.
+        another object. The computation ends if the group does not exist or has not reached the epoch: the
+        records could not be appended, and another command may start the same epoch for other members.
         """
         requested, self._requested = self._requested, {}
         taken = []
         for group_id, computation in requested.items():
             group = find(group_id)
-            if group is None:
+            if group is None or group.epochs.group_epoch < computation.epoch:
                 self.end(group_id)
             else:
                 taken.append(computation._replace(group=group))

@@ -152,10 +152,11 @@ class ConsumerGroupService:
         try:
             shard = self._shards.active_shard(request.group_id)
             after, _ = self._perform(shard, client, following, version, topic_filter)
-            latest = after if isinstance(after, ConsumerGroupHeartbeatResponse) else await after
         except KafkaError as error:
             logger.info("Group %s: the response has the last target: %s", request.group_id, error)
             return response
+        # If its records are not committed, the member gets the error, and not its state before them.
+        latest = after if isinstance(after, ConsumerGroupHeartbeatResponse) else await after
         return latest if latest.assignment is not None else replace(latest, assignment=response.assignment)
 
     def describe(self, group_id: str) -> Steps[DescribedGroup]:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.members.computations import Computation
+from tidelog.broker.coordinators.groups.members.computations import Computation, GroupWithTarget
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.scheduling.slices import Slices
 
-GroupT = TypeVar("GroupT")
+GroupT = TypeVar("GroupT", bound=GroupWithTarget)
 TargetsT = TypeVar("TargetsT")
 
 

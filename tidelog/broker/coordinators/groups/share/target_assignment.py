@@ -25,7 +25,6 @@ from tidelog.broker.coordinators.groups.share.member import ShareMember
 from tidelog.broker.coordinators.groups.share.records import target_assignment, target_assignment_epoch
 from tidelog.broker.coordinators.groups.share.simple_assignor import ShareMemberSpec, assign
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
@@ -97,8 +96,6 @@ class ShareTargetAssignment:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group, epoch = computation.group, computation.epoch
         self.computations.end(group.group_id)
-        if group.epochs.group_epoch < epoch:
-            return NO_WRITES  # The records of the heartbeat could not be appended.
         _log(group, epoch)
         targets = ((each.member_id, each) for each in computed if each.member_id in group.members)
         epoch_record = target_assignment_epoch(group.group_id, epoch, now.wall_ms)

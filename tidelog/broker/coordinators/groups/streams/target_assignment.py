@@ -111,8 +111,6 @@ class TargetAssignment:
         """Return the records of a target that was computed in steps, for the members that are left."""
         group = computation.group
         self.computations.end(group.group_id)
-        if group.epochs.group_epoch < computation.epoch:
-            return []  # The records of the heartbeat could not be appended.
         remaining = {each: tasks for each, tasks in targets.items() if each in group.members}
         return _records(group, remaining, computation.epoch, now)
 

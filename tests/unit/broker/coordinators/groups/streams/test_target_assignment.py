@@ -134,19 +134,22 @@ def test_the_first_target_of_a_new_group_is_written(coordinator: GroupCoordinato
     assert streams_group(coordinator).target.keys() == {"a"}
 
 
-def test_a_target_whose_group_epoch_was_not_appended_is_not_written(
+def test_a_target_whose_group_epoch_was_not_appended_is_not_computed(
     coordinator: GroupCoordinatorFixture,
 ) -> None:
-    member_with_topics(coordinator)
+    """The next command starts the same epoch: the target of the rejected member would count for it."""
+    first, other = member_with_topics(coordinator), StreamsClient("c")
     coordinator.complete_computations()
     coordinator.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
         StreamsClient("b").heartbeat(coordinator)
-    assert len(coordinator.computations) == 1
     coordinator.append_error = None
-    size = len(coordinator.log)
-    coordinator.complete_computations()
-    assert len(coordinator.log) == size
+    assert not coordinator.computations
+    for _ in range(3):
+        other.heartbeat(coordinator)
+        coordinator.complete_computations()
+        first.heartbeat(coordinator)
+    assert (len(first.active), len(other.active)) == (FIRST_TASKS // 2, FIRST_TASKS // 2)
 
 
 def test_the_first_heartbeat_after_the_initial_delay_starts_the_computation_of_a_large_group() -> None:
