@@ -135,8 +135,10 @@ def test_the_replicas_of_a_mounted_topic_stay_in_sync_and_each_can_lead_it(clust
     def has_other_leader(former: int) -> bool:
         return partition().leader not in (former, -1)
 
+    def are_all_in_sync() -> bool:
+        return len(partition().isr) == 3
+
     for end_node in (clusters.own.stop_node, clusters.own.kill_node):
-        wait_until(lambda: len(partition().isr) == 3)
         former = partition().leader
         end_node(former)
         try:
@@ -144,6 +146,7 @@ def test_the_replicas_of_a_mounted_topic_stay_in_sync_and_each_can_lead_it(clust
             assert read(clusters.own, "elected", end) == expected
         finally:
             clusters.own.start_node(former)
+        wait_until(are_all_in_sync)
 
 
 def test_writes_to_a_mounted_topic_are_rejected_as_a_policy_violation(clusters: Clusters) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.shared.partitioning import partition_for
@@ -109,7 +110,8 @@ class SimulatedNode:
         )
         try:
             self.broker = await BrokerNode.start(config, ports=ports, cluster_id=CLUSTER_ID, failure=failure)
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, ConfigError) as error:
+            # ConfigError: no log directory can be used, as its disk fails.
             self._trace(f"cannot start: {error}")
         else:
             self._trace("serves clients")
