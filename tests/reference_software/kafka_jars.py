@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 POM: Final = Path(__file__).parents[1] / "kafka" / "pom.xml"
 JAVA_VERSION_MIN: Final = 17
-DOWNLOAD_S_MAX: Final = 600
+DOWNLOAD_S_MAX: Final = 300
 PROGRAM_S_MAX: Final = 60
 CLASS_ARCHIVE: Final = "tools.jsa"
 """The loaded classes of a tool, in the directory of the jars: with it, tools start with half of the CPU."""
@@ -28,22 +29,49 @@ _ERROR: Final = re.compile(r"^\[ERROR\] *(?:\[ERROR\] *)?(\S.*)$", re.MULTILINE)
 
 
 def download(directory: Path) -> str | None:
-    """Copy the jars into `directory`. Return the reason if it is not possible, else None."""
+    """Let `directory` have the jars, and no others. Return the reason if it is not possible, else None.
+
+    Maven copies them to a new directory, which replaces the former one if they differ. A copy that does not
+    end therefore changes nothing.
+    """
     reason = _reason_not_usable()
     if reason is not None:
         return reason
+    directory = directory.resolve()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f"{directory.name}-") as temporary:
+        copy = Path(temporary) / "jars"
+        copy.mkdir()
+        reason = _copy_jars(copy)
+        if reason is not None:
+            return reason
+        if _sizes(copy) != _sizes(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+            copy.rename(directory)
+    _write_class_archive(directory)
+    return None
+
+
+def _copy_jars(directory: Path) -> str | None:
+    """Let Maven copy the jars into an empty directory. Return the reason if it is not possible, else None."""
     options = ("--batch-mode", "--quiet", "--file", str(POM))
     goal = ("dependency:copy-dependencies", f"-DoutputDirectory={directory}")
     try:
         done = _run("mvn", *options, *goal, timeout_s=DOWNLOAD_S_MAX)
     except subprocess.TimeoutExpired:
         return f"Maven has not downloaded Apache Kafka within {DOWNLOAD_S_MAX} s"
+    except OSError as error:
+        return f"Maven cannot be started: {error}"
     if done.returncode:
-        error = _ERROR.search(done.stdout + done.stderr)
-        text = f"exit code {done.returncode}" if error is None else error[1]
+        line = _ERROR.search(done.stdout + done.stderr)
+        text = f"exit code {done.returncode}" if line is None else line[1]
         return f"Maven cannot download Apache Kafka: {text}"
-    _write_class_archive(directory)
     return None
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    """Return the names of the jars in `directory`, which may not exist, with their sizes."""
+    return {path.name: path.stat().st_size for path in directory.glob("*.jar")}
 
 
 def program(jars: Path, main_class: str, *options: str) -> list[str]:
@@ -64,11 +92,17 @@ def _write_class_archive(directory: Path) -> None:
 
 def _reason_not_usable() -> str | None:
     """Return why Java or Maven cannot be used here, or None."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
+    for name in ("java", "mvn"):
+        if shutil.which(name) is None:
+            return f"{name} is not installed"
     # A program of the tests is compiled when it starts: a runtime without a compiler is not enough.
-    compiler = _MODULE.search(_run("java", "--list-modules", timeout_s=PROGRAM_S_MAX).stdout)
+    try:
+        modules = _run("java", "--list-modules", timeout_s=PROGRAM_S_MAX).stdout
+    except subprocess.TimeoutExpired:
+        return f"Java has not listed its modules within {PROGRAM_S_MAX} s"
+    except OSError as error:
+        return f"Java cannot be started: {error}"
+    compiler = _MODULE.search(modules)
     if compiler is None or int(compiler[1]) < JAVA_VERSION_MIN:
         present = "one without a compiler" if compiler is None else compiler[1]
         return f"a JDK {JAVA_VERSION_MIN} or newer is needed, installed is {present}"

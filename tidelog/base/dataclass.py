@@ -34,7 +34,7 @@ else:
             cls = declare(cls)
             methods = {"__init__": _first_constructor(cls, is_frozen=frozen)}
             if repr:
-                methods["__repr__"] = _text
+                methods["__repr__"] = _repr
             if eq:
                 methods |= _comparisons(cls, has_order=order)
                 if not frozen:
@@ -51,8 +51,12 @@ else:
 
 
 def compile_constructor(cls: type, *, is_frozen: bool) -> Callable[..., None]:
-    """Return the `__init__` of a dataclass with slots: a parameter for each field, with its default."""
-    names: dict[str, Any] = {"missing": MISSING}
+    """Return the `__init__` of a dataclass with slots: a parameter for each field, with its default.
+
+    The other names of its code begin with two underscores. No field has such a name, because Python puts the
+    name of the class before it.
+    """
+    names: dict[str, Any] = {"__missing": MISSING}
     positional, keywords, lines = ["self"], list[str](), list[str]()
     for each in fields(cls):
         value, default = _source_of(each, names)
@@ -61,8 +65,8 @@ def compile_constructor(cls: type, *, is_frozen: bool) -> Callable[..., None]:
         if value is None:
             continue
         if is_frozen:
-            names[f"set_{each.name}"] = getattr(cls, each.name).__set__
-            lines.append(f"set_{each.name}(self, {value})")
+            names[f"__set_{each.name}"] = getattr(cls, each.name).__set__
+            lines.append(f"__set_{each.name}(self, {value})")
         else:
             lines.append(f"self.{each.name} = {value}")
     if hasattr(cls, "__post_init__"):
@@ -77,12 +81,12 @@ def compile_constructor(cls: type, *, is_frozen: bool) -> Callable[..., None]:
 
 def _source_of(each: Field[Any], names: dict[str, Any]) -> tuple[str | None, str]:
     """Return the expression of a field's value, None if it has no value, and the default of its parameter."""
-    default, factory = f"default_{each.name}", f"factory_{each.name}"
+    default, factory = f"__default_{each.name}", f"__factory_{each.name}"
     if each.default_factory is not MISSING:
         names[factory] = each.default_factory
         if not each.init:
             return f"{factory}()", ""
-        return f"{factory}() if {each.name} is missing else {each.name}", "=missing"
+        return f"{factory}() if {each.name} is __missing else {each.name}", "=__missing"
     if each.default is not MISSING:
         names[default] = each.default
         return (each.name, f"={default}") if each.init else (default, "")
@@ -131,7 +135,7 @@ def _defines_hash(cls: type) -> bool:
 
 
 @recursive_repr()
-def _text(self: Any) -> str:
+def _repr(self: Any) -> str:
     values = ", ".join([f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr])
     return f"{type(self).__qualname__}({values})"
 
@@ -144,11 +148,11 @@ def _refuse_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _state(self: Any) -> list[Any]:
+def _getstate(self: Any) -> list[Any]:
     return [getattr(self, each.name) for each in fields(self)]
 
 
-def _set_state(self: Any, state: list[Any]) -> None:
+def _setstate(self: Any, state: list[Any]) -> None:
     for each, value in zip(fields(self), state, strict=True):
         object.__setattr__(self, each.name, value)
 
@@ -156,6 +160,6 @@ def _set_state(self: Any, state: list[Any]) -> None:
 _FROZEN: Final = {
     "__setattr__": _refuse_set,
     "__delattr__": _refuse_delete,
-    "__getstate__": _state,
-    "__setstate__": _set_state,
+    "__getstate__": _getstate,
+    "__setstate__": _setstate,
 }

@@ -173,6 +173,26 @@ def test_defaults_of_a_factory_are_not_shared() -> None:
     assert cls(first=1).notes is not cls(first=1).notes
 
 
+def test_fields_called_like_a_part_of_the_constructor_hide_no_default() -> None:
+    """With a field `missing` that was set, fields with a factory got the value that stands for no value."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Report:
+        """A value with such fields."""
+
+        groups: list[str] = field(default_factory=list)
+        factory_groups: str = ""
+        kept: int = 7
+        default_kept: int = 8
+        set_groups: int = 9
+        missing: list[str] = field(default_factory=list)
+
+    report = Report(missing=["topic"])
+    assert (report.groups, report.missing) == ([], ["topic"])
+    assert (report.kept, report.default_kept, report.set_groups) == (7, 8, 9)
+    assert Report(factory_groups="x", default_kept=1, set_groups=2).groups == []
+
+
 def test_copies_and_pickled_values_are_equal() -> None:
     position = Position(7, (1, 2))
     assert copy.copy(position) == position

@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
         finally:
             core.end_turn()
-        if core.state is _READING and turns.follows_another(began_ns):
+        if core.state is _READING and turns.follows_without_pause(began_ns):
             turns.send_later(self._send_responses, began_ns)
         else:
             self._flush(writer)
@@ -424,10 +424,14 @@ class Connection(asyncio.BufferedProtocol):
             self._resources.response_memory.add(self, writer.memory_bytes)
 
     def _send_responses(self) -> None:
-        """Send the responses of the last turn; called by Turns."""
+        """Send the responses of the last turn; called by Turns, also in the turn of another connection."""
         if self._writer is None or self.core.state >= _CLOSING:
             return
-        self._flush(self._writer)
+        try:
+            self._flush(self._writer)
+        except OSError as error:
+            self._on_broken(error)
+            return
         if self.core.state is not _READING:
             self._close_if_complete()
 
@@ -460,10 +464,15 @@ class Connection(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """Close when the transport has sent its data; the idle sweep aborts a peer that does not read."""
         if self._transport is not None and self.core.close():
-            if self._writer is not None:
-                self._flush(self._writer)
-            self._transport.close()
             self._turns.on_close()
+            try:
+                if self._writer is not None:
+                    self._flush(self._writer)
+            except OSError:
+                # After invalid records of the client, a TLS session cannot encrypt the collected responses.
+                self.abort()
+            else:
+                self._transport.close()
 
 
 def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:

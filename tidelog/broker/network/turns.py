@@ -45,7 +45,8 @@ CLOSE_NS: Final = 40_000
 PAUSE_NS: Final = 10_000
 """The loop takes less from the end of a turn to the start of the next one, unless it waits for input."""
 COLLECTED_NS: Final = 500_000
-"""Responses are collected during this time at most, and during the turn in which it ends."""
+"""A turn that begins at least so long after the first turn whose responses are collected is the last one: at
+its end, all are sent. They are sent earlier by `_run`, and by a read after CALLBACKS_NS."""
 
 RESUMED_READ_NS: Final = 200_000
 """The time of a read of 256 KiB to new memory, which follows the turn of a connection that was not read."""
@@ -114,8 +115,11 @@ class Turns:
     def on_read_ended(self) -> None:
         """Count the time since the read began."""
         self.spent_ns += self._clock.monotonic_ns() - self._read_began_ns
+        if self._unsent and self.spent_ns > CALLBACKS_NS:
+            # The requests that are read from now on wait for `_run`, which follows the reads of all sockets.
+            self._send()
 
-    def follows_another(self, began_ns: int) -> bool:
+    def follows_without_pause(self, began_ns: int) -> bool:
         """Return whether a turn that began at `began_ns` follows another one without a pause."""
         return began_ns - self._turn_ended_ns < PAUSE_NS
 
@@ -164,7 +168,7 @@ class Turns:
             self._call_soon(self._run)
 
     def _send(self) -> None:
-        """Send the responses that have been collected."""
+        """Send the responses that have been collected; a connection whose socket fails raises no error."""
         unsent = self._unsent
         while unsent:
             unsent.popleft()()

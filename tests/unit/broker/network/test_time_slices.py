@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +18,7 @@ from tidelog.base.clock import SystemClock
 from tidelog.broker.network.connection import LARGE_READ_BYTES
 from tidelog.broker.network.connection_core import SocketReading
 from tidelog.broker.network.request import Request
+from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import CALLBACKS_MAX
 from tidelog.broker.network.turns import (
     CALLBACKS_NS,
@@ -76,7 +78,7 @@ class Responder:
         """Respond to one request as `Connection` does."""
         began_ns = self._loop.clock.monotonic_ns()
         self._loop.clock.advance_ns(self.TURN_NS)
-        if self._turns.follows_another(began_ns):
+        if self._turns.follows_without_pause(began_ns):
             self._turns.send_later(self.send_responses, began_ns)
         else:
             self.send_responses()
@@ -138,6 +140,22 @@ def test_responses_in_turns_from_the_queue_are_sent_in_the_same_iteration() -> N
     assert not loop.called
 
 
+def test_collected_responses_do_not_wait_for_reads_whose_requests_are_handled_later() -> None:
+    """After CALLBACKS_NS, requests that are read wait for a turn. Responses waited for all these reads."""
+    loop = Loop()
+    first, last = responders(loop, 2)
+    turns = first._turns
+    first.next_turn()
+    last.next_turn()
+    turns.on_read_began()
+    turns.on_read_ended()
+    assert last.sent_at_ns is None
+    turns.on_read_began()
+    loop.clock.advance_ns(CALLBACKS_NS)
+    turns.on_read_ended()
+    assert last.sent_at_ns == loop.clock.monotonic_ns()
+
+
 def test_a_connection_whose_responses_cannot_be_sent_does_not_affect_others() -> None:
     class FailingResponder(Responder):
         def send_responses(self) -> None:
@@ -152,6 +170,36 @@ def test_a_connection_whose_responses_cannot_be_sent_does_not_affect_others() ->
         loop.run()
     loop.run()
     assert last.sent_at_ns is not None
+
+
+@on_both_loops
+async def test_a_connection_whose_collected_response_cannot_be_sent_is_closed_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error was raised in the turn of another connection."""
+
+    def fail() -> None:
+        raise ssl.SSLError("cannot encrypt")
+
+    def handle(request: Request) -> None:
+        echo(request)
+        if bytes(request.frame) == b"fails":
+            writer = next(iter(served.server.connections()))._writer
+            assert writer is not None
+            monkeypatch.setattr(type(writer), "flush", lambda self: fail() if self is writer else flush(self))
+
+    flush = ResponseWriter.flush
+    # Time stands still, so that turns follow each other.
+    async with running_server(handle, clock=ManualClock()) as served:
+        failing, other = await served.connect(), await served.connect()
+        await eventually(lambda: served.server.quota.count == 2)
+        for client, body in ((failing, b"fails"), (other, b"other")):
+            client.writer.write(frame(body))
+        assert await other.receive() == b"other"
+        assert await failing.is_closed()
+        assert await other.send_request(b"next") == b"next"
+    (line,) = caplog.messages
+    assert "Cannot complete the response" in line
 
 
 @on_both_loops

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
+from tests.support.network.loopback_server import Client, RunningServer, echo, frame, running_server
 from tests.support.security.key_updates import client_secret, key_updates
 from tests.support.security.tls_listener import context_that_trusts, tls_server
 from tests.support.waiting import eventually
@@ -207,6 +208,37 @@ async def test_a_record_that_is_not_encrypted_closes_the_connection_with_a_warni
             raw.send(b"\x17\x03\x03\x00\x20" + bytes(32))
         await eventually(lambda: served.server.quota.count == 0)
         assert "its TLS records are invalid: " in caplog.text
+
+
+@on_both_loops
+async def test_invalid_records_after_a_request_whose_response_is_collected_close_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """OpenSSL cannot encrypt the response any more. This error was logged, and the socket stayed open."""
+
+    def handle(request: Request) -> None:
+        echo(request)
+        if bytes(request.frame) == b"before invalid records":
+            # Before the loop sends the response, which is collected.
+            asyncio.get_running_loop().call_soon(receive_invalid_record)
+
+    def receive_invalid_record() -> None:
+        record = b"\x17\x03\x03\x00\x20" + bytes(32)
+        transport = connection._transport
+        assert isinstance(transport, TlsTransport)
+        transport.get_buffer(-1)[: len(record)] = record
+        transport.buffer_updated(len(record))
+
+    # Time stands still, so that turns follow each other.
+    async with running_server(handle, clock=ManualClock(), tls=tls_server()) as served:
+        client = await served.connect(tls=context_that_trusts())
+        connection = await connection_of(served)
+        assert await client.send_request(b"first") == b"first"
+        await client.send(frame(b"before invalid records"))
+        assert await client.is_closed()
+        await eventually(lambda: served.server.quota.count == 0)
+    (line,) = caplog.messages
+    assert "its TLS records are invalid: " in line
 
 
 @on_both_loops
