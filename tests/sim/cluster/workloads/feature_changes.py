@@ -17,6 +17,7 @@ from tests.sim.cluster.workloads.workload import AdminClient, Client, until_done
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.features import UpgradeType
 from tidelog.cluster.features import BOOTSTRAP_LEVELS, METADATA_VERSION
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.testing.simulation.scheduler import MS
 from tidelog.testing.simulation.simulation import Simulation
 
@@ -37,7 +38,11 @@ class FeatureChanges:
         self._process = simulation.cluster.client("upgrader")
         self._levels: dict[str, int] = {}
         self._lowest_requested: dict[str, int] = {}
-        """The lowest level that a downgrade has requested."""
+        """The lowest level that a downgrade has requested, until a later upgrade is visible."""
+        self._raised: dict[str, int] = {}
+        """The levels of acknowledged upgrades that are not visible yet."""
+        self._uncertain: set[str] = set()
+        """The features with a downgrade that has no response: it may be applied at any time."""
         self._newest_offset = -1
         self.clients: list[Client] = []
 
@@ -63,11 +68,20 @@ class FeatureChanges:
         if level > lowest and rng.random() < DOWNGRADE_SHARE:
             await self._lower(admin, name, rng.randint(lowest, level - 1))
         elif level < BOOTSTRAP_LEVELS[name]:
-            await admin.update_features({name: rng.randint(level + 1, BOOTSTRAP_LEVELS[name])})
+            higher = rng.randint(level + 1, BOOTSTRAP_LEVELS[name])
+            await admin.update_features({name: higher})
+            if name not in self._uncertain:
+                self._raised[name] = higher
 
     async def _lower(self, admin: Admin, name: str, level: int) -> None:
         self._lowest_requested[name] = min(level, self._lowest_requested.get(name, level))
-        await admin.update_features({name: level}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
+        self._raised.pop(name, None)
+        try:
+            await admin.update_features({name: level}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_UPDATE_VERSION:
+                self._uncertain.add(name)
+            raise
         self._simulation.trace.note("upgrader", f"the level of {name} is lowered to {level}")
 
     async def _raise_all(self) -> None:
@@ -92,6 +106,12 @@ class FeatureChanges:
                 for name, earlier in self._levels.items():
                     self._check_level(name, earlier, image.features.get(name, 0))
                 self._levels = dict(image.features)
+                for name in [
+                    name for name, level in self._raised.items() if self._levels.get(name, 0) >= level
+                ]:
+                    # From now on, a decrease of this level is the loss of an upgrade.
+                    del self._raised[name]
+                    self._lowest_requested.pop(name, None)
         self._simulation.scheduler.after(CHECK_EVERY_NS, self._check_levels)
 
     def _check_level(self, name: str, earlier: int, level: int) -> None:
