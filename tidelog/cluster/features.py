@@ -80,12 +80,12 @@ def metadata_version(image: MetadataImage) -> int:
     return image.features.get(METADATA_VERSION, METADATA_VERSION_4_3)
 
 
-def directories_registered(image: MetadataImage) -> bool:
+def supports_directories(image: MetadataImage) -> bool:
     """Return whether the metadata has the log directories of brokers and replicas (KIP-858)."""
     return metadata_version(image) >= METADATA_VERSION_3_7_IV2
 
 
-def cordoned_directories_registered(image: MetadataImage) -> bool:
+def supports_cordoned_directories(image: MetadataImage) -> bool:
     """Return whether the metadata has the cordoned log directories of brokers (KIP-1066)."""
     return metadata_version(image) >= METADATA_VERSION_4_3
 

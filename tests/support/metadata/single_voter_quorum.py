@@ -27,6 +27,7 @@ class SingleVoterQuorum:
 
     kraft_version = 0
     leader_endpoints: tuple[Endpoint, ...] = ()
+    voters = VoterSet()
 
     def __init__(self, node_id: BrokerId, log: MetadataLog, record: QuorumRecord | None) -> None:
         self.node_id = node_id

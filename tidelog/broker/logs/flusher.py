@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
 
 from tidelog.base.clock import Clock
 from tidelog.base.time_histogram import TimeHistogram
+from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
 from tidelog.storage.log.flush import FlushPlan
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
 """The pause until a flush is retried that found no free descriptor."""
+FLUSHES_AT_ONCE: Final = 8
+"""The number of logs that `flush_all` flushes at the same time: they share commits of the journal."""
 
 
 class Flusher:
@@ -61,6 +64,18 @@ class Flusher:
             future = self._waiting[log] = loop.create_future()
         self._start(log)
         return future
+
+    async def flush_all(self, logs: Iterable[PartitionLog], timeout_s: float) -> None:
+        """Flush the logs with records that are not durable, FLUSHES_AT_ONCE at a time, and ignore failures.
+
+        After `timeout_s` no flush is started any more; those in progress continue.
+        """
+        unflushed = [log for log in logs if log.durability.recovery_point < log.log_end_offset]
+        # The future is shared with other callers, so that the timeout must not cancel it.
+        flushes = (asyncio.wait([self.flush(log)]) for log in unflushed)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await bounded_gather(flushes, FLUSHES_AT_ONCE)
 
     def _start(self, log: PartitionLog) -> None:
         if log not in self._running and log not in self._paused:

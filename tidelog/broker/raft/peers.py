@@ -23,7 +23,7 @@ from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.quorum.effects import Send
-from tidelog.cluster.quorum.voter_set import Endpoint
+from tidelog.cluster.quorum.voter_set import preferred_endpoint
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.registry import APIS, ApiKey
@@ -68,7 +68,7 @@ class Peers:
     def send(self, request: Send) -> None:
         """Send a request when there is a connection; neither wait nor raise."""
         self._in_flight += 1
-        endpoint = self._endpoint(request.endpoints)
+        endpoint = preferred_endpoint(request.endpoints, self._listener_names)
         if endpoint is None or self._is_closed:
             self._complete(request.request_id, None)
             return
@@ -80,11 +80,6 @@ class Peers:
                 self._environment, self._settings, self._complete, reachability
             )
         peer.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
-
-    @property
-    def unreachable_nodes(self) -> frozenset[BrokerId]:
-        """The nodes to which the last attempt to connect has failed."""
-        return frozenset(node_id for node_id, each in self._reachability.items() if each.is_outage)
 
     async def wait_for_responses(self, timeout_s: float) -> None:
         """Wait until every request has its response, at most `timeout_s`."""
@@ -108,14 +103,6 @@ class Peers:
         self._response_event.set()
         self._on_response(request_id, message)
 
-    def _endpoint(self, endpoints: Sequence[Endpoint]) -> Endpoint | None:
-        """Return the endpoint of the preferred listener, else the first one; None without any."""
-        for name in self._listener_names:
-            for endpoint in endpoints:
-                if endpoint.listener_name == name:
-                    return endpoint
-        return endpoints[0] if endpoints else None
-
 
 class _Reachability:
     """Logs the begin and the end of each outage of one peer, for both of its connections.
@@ -127,11 +114,6 @@ class _Reachability:
     def __init__(self) -> None:
         self._failures = 0
         self._unsent: dict[int, int] = {}
-
-    @property
-    def is_outage(self) -> bool:
-        """Whether the last attempt to connect has failed."""
-        return self._failures > 0
 
     def on_failure(self, address: BrokerAddress, reason: str) -> None:
         """Count an attempt that failed; log the first one."""

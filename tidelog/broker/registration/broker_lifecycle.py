@@ -7,8 +7,7 @@
     any -> SHUTTING_DOWN               the controller agrees, no response in time, or an immediate stop
 
 A controlled shutdown also ends when the metadata shows that the controller has fenced this broker, whose last
-response may have been lost, and when a majority of the controllers cannot be reached for QUORUM_OUTAGE_MS. If
-all nodes of a cluster stop at the same time, no controller remains for the last one.
+response may have been lost, and when no controller can permit it (see `controlled_shutdown`).
 
 One task sends one request at a time: registrations until one succeeds, then heartbeats. A failed request is
 repeated after a pause that grows. A heartbeat that is refused (the broker was unregistered, another process
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import Final, TypeVar
 from uuid import UUID
@@ -34,6 +33,7 @@ from tidelog.base.dataclass import dataclass
 from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.registration.broker_registration import NO_EPOCH
+from tidelog.broker.registration.controlled_shutdown import ControlledShutdown
 from tidelog.broker.registration.directory_reports import DirectoryReports
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -51,8 +51,7 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 _CAUGHT_UP_PAUSE_MS: Final = 10
 _SHUTDOWN_PAUSE_MS: Final = 10
-_SHUTDOWN_CHECK_MS: Final = 50
-QUORUM_OUTAGE_MS: Final = 500
+_SHUTDOWN_CHECK_S: Final = 0.05
 _FIRST_BACKOFF_MS: Final = 100
 _READY_SHARE: Final = 10
 """The number of heartbeats that a fenced and ready broker sends in one interval."""
@@ -94,8 +93,8 @@ class BrokerLifecyclePorts:
     """The ports of a lifecycle to its node.
 
     `metadata_offset` returns the last metadata offset that this broker has applied, and `is_fenced` whether
-    the registration with this epoch is fenced there. `can_reach_quorum` returns whether a majority of the
-    controllers can be reached. `on_fatal` is called with the reason when the node must stop.
+    the registration with this epoch is fenced there. `probe_quorum` connects to the controllers, and returns
+    whether a majority can be reached. `on_fatal` is called with the reason when the node must stop.
     """
 
     channel: ControllerRequests
@@ -103,7 +102,7 @@ class BrokerLifecyclePorts:
     rng: Randomness
     metadata_offset: Callable[[], Offset]
     is_fenced: Callable[[int], bool]
-    can_reach_quorum: Callable[[], bool]
+    probe_quorum: Callable[[], Awaitable[bool]]
     on_fatal: Callable[[str], None]
 
 
@@ -129,7 +128,7 @@ class BrokerLifecycle:
         self._last_failure = "no response"
         self._is_ready = False
         self._must_register_again = False
-        self._is_shutdown_reported = False
+        self._shutdown = ControlledShutdown()
         self._next_attempt = asyncio.Event()
         """Set to end the pause before the next request."""
         loop = asyncio.get_running_loop()
@@ -218,17 +217,20 @@ class BrokerLifecycle:
 
     async def _wait_for_shutdown(self) -> bool:
         """Wait for the end of the controlled shutdown; return False if no controller can permit it."""
-        reached_ms = self._ports.clock.monotonic_ms()
-        while not self._ended.done():
-            await asyncio.wait([self._ended], timeout=_SHUTDOWN_CHECK_MS / 1000)
-            now_ms = self._ports.clock.monotonic_ms()
-            if self._ports.can_reach_quorum():
-                reached_ms = now_ms
-            if self._ports.is_fenced(self.broker_epoch):
-                self._end()
-            elif now_ms - reached_ms >= QUORUM_OUTAGE_MS:
-                logger.info("Controlled shutdown ends: a majority of the controllers cannot be reached")
-                return False
+        ports = self._ports
+        outage = asyncio.ensure_future(self._shutdown.wait_for_outage(ports.clock, ports.probe_quorum))
+        ends = (self._ended, outage)
+        try:
+            while not self._ended.done():
+                if self._shutdown.is_permitted(is_fenced=ports.is_fenced(self.broker_epoch)):
+                    self._end()
+                elif outage.done():
+                    outage.result()
+                    logger.info("Controlled shutdown ends: a majority of the controllers cannot be reached")
+                    return False
+                await asyncio.wait(ends, timeout=_SHUTDOWN_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            outage.cancel()
         return True
 
     # ---- the task
@@ -271,7 +273,9 @@ class BrokerLifecycle:
         """Return the controller's response. Raise KafkaError if it has an error or does not come in time."""
         # Half a session, so that there is time for another attempt before the session ends.
         deadline = self._ports.clock.monotonic_ms() + self._settings.broker_session_timeout_ms // 2
+        self._shutdown.on_request(message)
         result = await self._ports.channel.request(message, response, deadline=deadline)
+        self._shutdown.on_response()
         code: int = getattr(result, "error_code", 0)
         if code:
             raise failure(code, "the controller's response")
@@ -324,8 +328,7 @@ class BrokerLifecycle:
         elif self.state is BrokerState.CONTROLLED_SHUTDOWN and is_shutdown_requested:
             if response.should_shut_down:
                 self._end()
-            elif not self._is_shutdown_reported:
-                self._is_shutdown_reported = True
+            elif self._shutdown.on_received():
                 return _SHUTDOWN_PAUSE_MS
         return interval_ms
 

@@ -23,7 +23,7 @@ from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.clients.transport.failures import failure, known_code
-from tidelog.cluster.features import directories_registered
+from tidelog.cluster.features import supports_directories
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replica_directories import LOST
 from tidelog.protocol.errors import KafkaError
@@ -73,14 +73,14 @@ class DirectoryAssignments:
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Check the partitions with a new role, and those that have failed."""
-        if not directories_registered(image):
+        if not supports_directories(image):
             return
         self._add_lost(changes.failed, image)
         self.check((*changes.leaders, *changes.followers), image)
 
     def check(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
         """Report the partitions whose directory differs from the metadata, if it has directories."""
-        if not directories_registered(image):
+        if not supports_directories(image):
             return
         for partition in partitions:
             topic = image.topics_by_id.get(partition.topic_id)

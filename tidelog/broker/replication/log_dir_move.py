@@ -30,7 +30,7 @@ from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
-from tidelog.cluster.features import directories_registered
+from tidelog.cluster.features import supports_directories
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.errors import KafkaError
@@ -200,7 +200,7 @@ class ReplicaMove:
     def _is_assigned(self) -> bool:
         """Return whether the metadata names the target directory; request it if it does not."""
         ports = self._ports
-        if self._target_id is None or not directories_registered(ports.image()):
+        if self._target_id is None or not supports_directories(ports.image()):
             return True
         topic = ports.image().topics_by_id.get(self._topic_id)
         partition = None if topic is None else topic.partitions.get(self._index)

@@ -22,7 +22,7 @@ from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.features import directories_registered
+from tidelog.cluster.features import supports_directories
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.protocol.ids import BrokerId
@@ -79,7 +79,7 @@ class NodeReplication:
 
     def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """After an upgrade of metadata.version, report the directories of all replicas."""
-        if directories_registered(image) and not directories_registered(delta.base):
+        if supports_directories(image) and not supports_directories(delta.base):
             self.assignments.check(self._replicas.partitions.values(), image)
 
     async def close(self) -> None:

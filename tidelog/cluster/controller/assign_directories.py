@@ -16,7 +16,7 @@ from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionOfTopic, PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.features import METADATA_VERSION, directories_registered, metadata_version
+from tidelog.cluster.features import METADATA_VERSION, metadata_version, supports_directories
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.replica_directories import is_online
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ def assign_replicas_to_directories(
     Errors: KafkaError UNSUPPORTED_VERSION below metadata.version 17 (3.7-IV2), STALE_BROKER_EPOCH if the
     broker's registration has another epoch.
     """
-    if not directories_registered(image):
+    if not supports_directories(image):
         text = f"Directory assignment is not supported at {METADATA_VERSION} {metadata_version(image)}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     broker = current_registration(image, request.broker_id, request.broker_epoch)

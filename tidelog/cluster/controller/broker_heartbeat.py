@@ -25,7 +25,7 @@ from tidelog.cluster.controller.partition_scans import leads_any_partition
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.features import cordoned_directories_registered
+from tidelog.cluster.features import supports_cordoned_directories
 from tidelog.cluster.image import BrokerImage, MetadataImage
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -73,7 +73,7 @@ def broker_heartbeat(
         records += yield from broker_changes.offline_directory_records(
             changed_image, settings, broker, request.offline_log_dirs
         )
-    if cordoned_directories_registered(image):
+    if supports_cordoned_directories(image):
         records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
     is_shutting_down = next_state is BrokerState.CONTROLLED_SHUTDOWN
     reply = HeartbeatReply(

@@ -11,7 +11,7 @@ from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.registration_fields import registered_endpoints, registered_features
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.features import METADATA_VERSION, SUPPORTED_FEATURES, directories_registered
+from tidelog.cluster.features import METADATA_VERSION, SUPPORTED_FEATURES, supports_directories
 from tidelog.cluster.image import BrokerImage, FeatureRange, MetadataImage
 from tidelog.cluster.replica_directories import is_reserved
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -131,7 +131,7 @@ def _check(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     broker, directories = request.broker_id, request.log_dirs
-    if not directories_registered(image):
+    if not supports_directories(image):
         return
     if not directories:
         text = f"No directories specified in the registration of broker {broker}"

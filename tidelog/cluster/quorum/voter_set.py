@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -29,6 +29,15 @@ class Endpoint(NamedTuple):
     listener_name: str
     host: str
     port: int
+
+
+def preferred_endpoint(endpoints: Sequence[Endpoint], listener_names: Sequence[str]) -> Endpoint | None:
+    """Return the endpoint of the first of these listeners that has one, else the first endpoint, if any."""
+    for name in listener_names:
+        for endpoint in endpoints:
+            if endpoint.listener_name == name:
+                return endpoint
+    return endpoints[0] if endpoints else None
 
 
 class ReplicaKey(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.logs.partition_logs import batch, open_log
 from tests.support.waiting import TIMEOUT_S
-from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.logs.flusher import FLUSHES_AT_ONCE, Flusher
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.flush import FlushPlan
@@ -120,6 +120,49 @@ async def test_a_flush_that_fails_unexpectedly_ends_all_waiting_calls(
             await flushes.flusher.flush(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in flushes.failures] == [log]
+
+
+async def test_a_stop_flushes_only_logs_with_records_that_are_not_durable(
+    executor: ThreadPoolExecutor, fs: CrashFileSystem
+) -> None:
+    logs = [open_log(fs, directory=f"/logs/t-{number}") for number in range(20)]
+    for log in logs[::2]:
+        log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    flushes = Flushes(executor)
+    await flushes.flusher.flush_all(logs, TIMEOUT_S)
+    assert sorted(log.directory for log in flushes.flushed) == sorted(log.directory for log in logs[::2])
+    assert all(log.durability.recovery_point == log.log_end_offset for log in logs)
+
+
+async def test_a_failed_flush_does_not_end_the_flushes_of_other_logs(
+    executor: ThreadPoolExecutor, fs: CrashFileSystem
+) -> None:
+    logs = [open_log(fs, directory=f"/logs/t-{number}") for number in range(20)]
+    for log in logs:
+        log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    fs.fail_next_fsync("/logs/t-3/")
+    flushes = Flushes(executor)
+    await flushes.flusher.flush_all(logs, TIMEOUT_S)
+    assert [failed for failed, _ in flushes.failures] == [logs[3]]
+    assert len(flushes.flushed) == 19
+
+
+async def test_a_stop_with_a_slow_disk_starts_no_flush_after_the_timeout(
+    executor: ThreadPoolExecutor, fs: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(FlushPlan, "run", lambda plan: go_on.wait(TIMEOUT_S))
+    logs = [open_log(fs, directory=f"/logs/t-{number}") for number in range(3 * FLUSHES_AT_ONCE)]
+    for log in logs:
+        log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    flushes = Flushes(executor)
+    waiting = flushes.flusher.flush(logs[0])
+    await flushes.flusher.flush_all(logs, timeout_s=0.05)
+    assert len(flushes.flusher._running) == FLUSHES_AT_ONCE
+    go_on.set()
+    await flushes.flusher.close()
+    assert set(flushes.flushed) == set(logs[:FLUSHES_AT_ONCE])
+    assert waiting.done() and not waiting.cancelled()
 
 
 async def test_close_waits_for_a_running_flush(executor: ThreadPoolExecutor, log: PartitionLog) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.configs import lifecycle_settings
 from tests.support.states import state_of
-from tests.support.waiting import TIMEOUT_S, eventually
+from tests.support.waiting import TIMEOUT_S, eventually, remains
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.registration.broker_lifecycle import (
@@ -27,6 +28,7 @@ from tidelog.broker.registration.broker_registration import (
     previous_broker_epoch,
     registration_request,
 )
+from tidelog.broker.registration.controlled_shutdown import QUORUM_OUTAGE_MS
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidelog.protocol.messages.broker_registration import (
@@ -50,10 +52,24 @@ class Controller:
         self.refusals: list[ErrorCode | KafkaError] = []
         self.agrees_to_shutdown = True
         self.is_silent = False
+        self.ignored: list[Any] = []
+        """The requests while it was silent."""
+        self.is_holding = False
+        self._hold: asyncio.Event | None = None
+
+    def hold_next_request(self) -> asyncio.Event:
+        """Respond to the next request when the returned event is set."""
+        self._hold = asyncio.Event()
+        return self._hold
 
     async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
         if self.is_silent:
+            self.ignored.append(message)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "silence")
+        if self._hold is not None:
+            self.is_holding = True
+            hold, self._hold = self._hold, None
+            await hold.wait()
         refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
         if isinstance(refusal, KafkaError):
             raise refusal
@@ -78,7 +94,8 @@ class Node:
         self.controller = Controller()
         self.metadata_offset = EPOCH
         self.is_fenced_in_metadata = False
-        self.has_quorum = True
+        self.can_be_reached = True
+        self.probes = 0
         self.fatal: list[str] = []
         self.lifecycle = BrokerLifecycle(
             registration_request(
@@ -97,10 +114,14 @@ class Node:
                 rng=random.Random(1),
                 metadata_offset=lambda: self.metadata_offset,
                 is_fenced=lambda epoch: epoch == EPOCH and self.is_fenced_in_metadata,
-                can_reach_quorum=lambda: self.has_quorum,
+                probe_quorum=self._probe_quorum,
                 on_fatal=self.fatal.append,
             ),
         )
+
+    async def _probe_quorum(self) -> bool:
+        self.probes += 1
+        return self.can_be_reached
 
 
 @asynccontextmanager
@@ -258,26 +279,78 @@ async def test_a_broker_stops_after_the_timeout_without_permission() -> None:
 
 async def test_a_broker_stops_when_the_metadata_shows_the_permission_that_was_lost() -> None:
     async with running_node() as running:
-        running.controller.is_silent = True
+        controller = running.controller
+        controller.is_silent = True
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await eventually(lambda: controller.ignored and controller.ignored[-1].want_shut_down)
         running.is_fenced_in_metadata = True
-        assert await running.lifecycle.shut_down(timeout_ms=600_000)
+        assert await stopping
         assert state_of(running.lifecycle) is BrokerState.SHUTTING_DOWN
 
 
-async def test_a_broker_stops_without_permission_when_most_controllers_have_stopped_before_it() -> None:
+async def test_metadata_from_before_the_unfencing_does_not_end_a_controlled_shutdown() -> None:
+    async with running_node() as running:
+        running.controller.agrees_to_shutdown = False
+        running.is_fenced_in_metadata = True
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await eventually(lambda: running.controller.heartbeats[-1].want_shut_down)
+        await remains(lambda: not stopping.done(), 0.2)
+        running.controller.agrees_to_shutdown = True
+        assert await stopping
+
+
+async def test_a_fencing_before_the_shutdown_is_requested_does_not_end_it() -> None:
+    """The heartbeat that is in progress when the shutdown begins can unfence the broker again."""
+    async with running_node() as running:
+        go_on = running.controller.hold_next_request()
+        await eventually(lambda: running.controller.is_holding)
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await eventually(lambda: running.lifecycle.state is BrokerState.CONTROLLED_SHUTDOWN)
+        running.is_fenced_in_metadata = True
+        await remains(lambda: not stopping.done(), 0.2)
+        running.is_fenced_in_metadata = False
+        go_on.set()
+        assert await stopping
+        assert running.controller.heartbeats[-1].want_shut_down
+
+
+async def test_a_broker_stops_after_500_ms_if_no_controller_can_be_connected() -> None:
     async with running_node() as running:
         running.controller.is_silent = True
-        running.has_quorum = False
+        running.can_be_reached = False
+        began_s = time.monotonic()
         assert not await running.lifecycle.shut_down(timeout_ms=600_000)
+        assert QUORUM_OUTAGE_MS <= (time.monotonic() - began_s) * 1000 < 10 * QUORUM_OUTAGE_MS
+
+
+async def test_a_shutdown_during_an_election_of_1_s_is_awaited() -> None:
+    async with running_node() as running:
+        running.controller.is_silent = True
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await remains(lambda: not stopping.done(), 1.0)
+        assert running.probes
+        running.controller.is_silent = False
+        assert await stopping
 
 
 async def test_a_short_outage_of_the_controllers_does_not_end_a_controlled_shutdown() -> None:
     async with running_node() as running:
-        running.controller.agrees_to_shutdown = False
-        running.has_quorum = False
+        running.controller.is_silent = True
+        running.can_be_reached = False
         stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
-        await eventually(lambda: running.controller.heartbeats[-1].want_shut_down)
-        running.has_quorum = True
+        await eventually(lambda: running.probes)
+        running.can_be_reached = True
+        await remains(lambda: not stopping.done(), 2 * QUORUM_OUTAGE_MS / 1000)
+        running.controller.is_silent = False
+        assert await stopping
+
+
+async def test_controllers_are_not_probed_while_they_respond() -> None:
+    async with running_node() as running:
+        running.controller.agrees_to_shutdown = False
+        running.can_be_reached = False
+        stopping = asyncio.create_task(running.lifecycle.shut_down(timeout_ms=600_000))
+        await remains(lambda: not stopping.done() and not running.probes, 0.3)
         running.controller.agrees_to_shutdown = True
         assert await stopping
 

@@ -22,9 +22,9 @@ from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.features import (
-    cordoned_directories_registered,
-    directories_registered,
     metadata_version,
+    supports_cordoned_directories,
+    supports_directories,
 )
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.storage.config.log_config import LogConfig
@@ -116,14 +116,12 @@ class LogsPart:
         await self.log_work.wait_until_done()
 
     async def flush(self) -> None:
-        """Make what has been appended durable, several logs at the same time, in at most FLUSH_TIMEOUT_S.
+        """Make what has been appended durable, several logs at the same time.
 
-        `close` flushes the rest, one log after the other, and handles failures.
+        After FLUSH_TIMEOUT_S, `close` flushes the rest, one log after the other, and handles failures.
         """
         self.manager.directories.call_when_offline(None)
-        flushes = [self.flusher.flush(log) for log in self.manager.logs]
-        if flushes:
-            await asyncio.wait(flushes, timeout=FLUSH_TIMEOUT_S)
+        await self.flusher.flush_all(self.manager.logs, FLUSH_TIMEOUT_S)
 
     async def close(self) -> None:
         """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards.
@@ -151,7 +149,11 @@ class LogsPart:
                 self._on_directory_failed(directory)
 
     def _on_directory_failed(self, directory: LogDirectory) -> None:
-        """Report the directory to the controller; fail the node if it was the last one."""
+        """Report the directory to the controller; fail the node if it was the last one.
+
+        The node also fails if metadata.version has no log directories: the controller would not know that the
+        partitions need other leaders.
+        """
         self.replicas.on_directory_failed(directory.lost_partitions, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
         # A directory that could not be used at the start has no id, and is not registered.
@@ -159,6 +161,12 @@ class LogsPart:
             self._lifecycle.report_offline_directory(directory_id)
         if not self.manager.directories.online:
             self._context.failure.report("every log directory is offline")
+        elif not supports_directories(self._store.image):
+            level = metadata_version(self._store.image)
+            self._context.failure.report(
+                f"log directory {directory.path} has failed; below metadata.version 17 (it is {level}), its "
+                "partitions get other leaders only if the node stops"
+            )
 
     def _on_flushed(self, log: PartitionLog) -> None:
         self.replicas.on_flushed(log)
@@ -186,7 +194,7 @@ class LogsPart:
     def _complete_registration(self, image: MetadataImage) -> None:
         """Register again if the metadata has log directories, but not yet those of this broker."""
         registered = image.brokers.get(self._context.config.node_id)
-        if registered is not None and not registered.log_dirs and directories_registered(image):
+        if registered is not None and not registered.log_dirs and supports_directories(image):
             self._lifecycle.register_again()
 
     def _apply_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -203,7 +211,7 @@ class LogsPart:
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
         """Cordon directories: no new partitions in them; report them if metadata.version has KIP-1066."""
         self.manager.cordon(config.cordoned_directories)
-        if cordoned_directories_registered(image):
+        if supports_cordoned_directories(image):
             ids = self._context.log_directory_ids
             self._lifecycle.report_cordoned_directories(
                 ids[path] for path in config.cordoned_directories if path in ids

@@ -51,7 +51,7 @@ class ClusterMembership:
                 rng=context.environment.rng,
                 metadata_offset=lambda: store.image.offset,
                 is_fenced=lambda epoch: _is_fenced(store.image, config.node_id, epoch),
-                can_reach_quorum=quorum.raft.can_reach_majority,
+                probe_quorum=quorum.raft.probe.reaches_majority,
                 on_fatal=context.failure.report,
             ),
         )

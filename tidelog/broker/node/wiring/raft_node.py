@@ -24,6 +24,7 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.peers import Peers
+from tidelog.broker.raft.quorum_probe import QuorumProbe
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.broker.raft.steps import MachineSteps, QuorumMachine
 from tidelog.broker.scheduling.slices import Slices
@@ -53,6 +54,10 @@ class ReplicaMachine(QuorumMachine, Protocol):
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
         """The addresses of the leader; empty if they are unknown."""
+
+    @property
+    def voters(self) -> VoterSet:
+        """The last voter set; empty if it is unknown."""
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         """Return kraft.version and the voters in the log below `end_offset`; None for static voters."""
@@ -114,6 +119,9 @@ class RaftNode:
         self.steps = MachineSteps(self.machine, ports.clock)
         self.peers = Peers(
             ports.environment, ports.connections, self._on_response, listener_names=config.listeners
+        )
+        self.probe = QuorumProbe(
+            config.node_id, ports.environment, ports.connections, self._voters, config.listeners
         )
         self.snapshotter = Snapshotter(
             self.log,
@@ -184,10 +192,8 @@ class RaftNode:
         machine = self.machine
         return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
-    def can_reach_majority(self) -> bool:
-        """Return whether a majority of the voters can be reached, or is not known to be unreachable."""
-        voters, unreachable = self.steps.voter_ids, self.peers.unreachable_nodes
-        return 2 * sum(voter not in unreachable for voter in voters) > len(voters)
+    def _voters(self) -> VoterSet:
+        return self.machine.voters
 
     def _on_response(self, request_id: int, message: ApiMessage | None) -> None:
         self.steps.post(ResponseReceived(request_id, message))
